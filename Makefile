@@ -1,0 +1,138 @@
+# Every gate of the project is a target here; CONTRIBUTING.md says when to run which.
+# `make verify` is the one to run before a change is handed in.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+
+GO ?= go
+TOOLS := $(CURDIR)/bin/tools
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
+DATA ?= ./data
+
+# Two packages at a time: the end-to-end packages start brokers of their own.
+TEST_FLAGS ?= -p 2 -timeout 10m
+BENCH ?= .
+BENCH_TIME ?= 1s
+FUZZ_TIME ?= 30s
+
+TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/hardpoint
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/hardpoint ./cmd/hardpoint
+
+.PHONY: run
+run: build ## a name server and a broker in one process, data under ./data
+	./bin/hardpoint standalone --data $(DATA) $(ARGS)
+
+.PHONY: test
+test: test-main test-clients ## every unit, conformance and end-to-end test
+
+.PHONY: test-main
+test-main: ## the main module under the race detector
+	$(GO) test -race $(TEST_FLAGS) ./...
+
+# The official client has races of its own: it runs without the detector, against
+# a broker process that is built with it.
+.PHONY: test-clients
+test-clients: ## end to end with the official Go client (module test/)
+	if [ -f test/go.mod ]; then cd test && $(GO) test $(TEST_FLAGS) ./...; fi
+
+.PHONY: lint
+lint: lint-format lint-vet lint-tidy lint-code lint-generated ## every static check
+
+.PHONY: lint-format
+lint-format:
+	bad=$$(find . -name '*.go' -not -path './bin/*' -print0 | xargs -0 -r gofmt -l); \
+	if [ -n "$$bad" ]; then echo "not formatted, run gofmt -w on:"; echo "$$bad"; exit 1; fi
+
+.PHONY: lint-vet
+lint-vet:
+	$(GO) vet ./...
+	if [ -f test/go.mod ]; then cd test && $(GO) vet ./...; fi
+
+.PHONY: lint-tidy
+lint-tidy:
+	$(GO) mod tidy -diff || { echo "go.mod or go.sum is not tidy, run: go mod tidy"; exit 1; }
+	if [ -f test/go.mod ]; then cd test && $(GO) mod tidy -diff; fi
+
+.PHONY: lint-code
+lint-code: tools
+	$(GOLANGCI) run ./...
+
+# Whoever generates a committed file has a test TestGenerated... beside the
+# generator that generates again and compares.
+.PHONY: lint-generated
+lint-generated:
+	dirs=$$(grep -rl --include='*_test.go' '^func TestGenerated' . | xargs -r -n1 dirname | sort -u); \
+	if [ -n "$$dirs" ]; then $(GO) test -run '^TestGenerated' $$dirs; fi
+
+.PHONY: tools
+tools: $(GOLANGCI) ## install the pinned tools into bin/tools
+
+$(GOLANGCI):
+	mkdir -p $(TOOLS)
+	GOFLAGS= GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv $(TOOLS)/golangci-lint $(GOLANGCI)
+
+.PHONY: cross
+cross: ## build every package for the six targets, without cgo
+	for t in $(TARGETS); do \
+		echo "build $$t"; \
+		CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -o /dev/null ./...; \
+	done
+
+.PHONY: apidiff
+apidiff: ## compare the exported API of the stable packages with docs/api
+	$(GO) run ./internal/apisurface check
+
+.PHONY: apidiff-accept
+apidiff-accept: ## write the exported API of the stable packages to docs/api
+	$(GO) run ./internal/apisurface write
+
+.PHONY: conformance
+conformance: ## the matrix store x form x facet
+	$(GO) run ./internal/conformancematrix
+
+.PHONY: bench
+bench: ## every Go benchmark (BENCH=regexp, BENCH_TIME=1s)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCH_TIME) -p 1 -timeout 60m ./...
+
+.PHONY: interop-smoke
+interop-smoke: ## the short part of interop, at most six minutes
+	test/interop/run smoke
+
+.PHONY: interop
+interop: ## official Java client and Apache broker (needs Java and Maven)
+	test/interop/run full
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZ_TIME
+	$(GO) list -f '{{.Dir}} {{.ImportPath}}' ./... | while read -r dir pkg; do \
+		{ grep -hos '^func Fuzz[A-Za-z0-9_]*' "$$dir"/*_test.go || true; } | sed 's/^func //' | while read -r target; do \
+			echo "fuzz $$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) "$$pkg" </dev/null; \
+		done; \
+	done
+
+.PHONY: verify
+verify: lint test cross apidiff conformance ## all gates
+
+# The rounds that take hours on a small machine: 200 kill -9 rounds a store, long
+# metamorphic and soak runs, each fuzz target. HARDPOINT_LONG is read by the tests.
+.PHONY: verify-long
+verify-long: verify ## all gates and everything slow
+	HARDPOINT_LONG=1 $(GO) test -count=1 -p 1 -timeout 4h ./...
+	if [ -f test/go.mod ]; then cd test && HARDPOINT_LONG=1 $(GO) test -count=1 -p 1 -timeout 4h ./...; fi
+	$(MAKE) fuzz
+	$(MAKE) interop
+
+.PHONY: clean
+clean: ## remove what the targets built
+	rm -rf bin
