@@ -1,0 +1,5 @@
+//go:build !unix && !windows
+
+package vfs
+
+func isNoSpace(error) bool { return false }
