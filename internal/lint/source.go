@@ -1,0 +1,174 @@
+package lint
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"path"
+	"strings"
+)
+
+// maxLines bounds a hand-written file that is not a test.
+const maxLines = 800
+
+// source is one parsed Go file of the repository.
+type source struct {
+	path string // slash-separated, relative to the root
+	fset *token.FileSet
+	file *ast.File
+}
+
+func (s source) test() bool      { return strings.HasSuffix(s.path, "_test.go") }
+func (s source) generated() bool { return ast.IsGenerated(s.file) }
+
+func (s source) at(n ast.Node) string {
+	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(n.Pos()).Line)
+}
+
+// checkSize finds files that have grown beyond what one reads at once.
+func checkSize(s source) []string {
+	lines := s.fset.File(s.file.FileStart).LineCount()
+	if s.test() || s.generated() || lines <= maxLines {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s has %d lines, more than %d: split it by concern, so that a reader finds the part he looks for by its file name",
+		s.path, lines, maxLines)}
+}
+
+// checkInit finds init functions: what they register is hidden from main and
+// from tests, and depends on imports that nobody reads.
+func checkInit(s source) []string {
+	if s.generated() {
+		return nil
+	}
+	var found []string
+	for _, d := range s.file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+			found = append(found, s.at(f)+" declares init(): nothing is wired by importing it; build a value and list it in plugins/standard or in main")
+		}
+	}
+	return found
+}
+
+// checkSleep finds time.Sleep, in tests as well: it either hides a race or
+// wastes time.
+func checkSleep(s source) []string {
+	name := importName(s.file, "time")
+	if name == "" || s.generated() {
+		return nil
+	}
+	var found []string
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Sleep" && isIdent(sel.X, name) {
+			found = append(found, s.at(sel)+" sleeps: wait on a channel, on a timer together with the context, on the injected clock, or use testing/synctest")
+		}
+		return true
+	})
+	return found
+}
+
+// contracts maps the package of each contract to its mandatory interface.
+var contracts = map[string]string{
+	module + "/core/storage":     "Store",
+	module + "/core/replication": "Replicator",
+	module + "/core/transport":   "Transport",
+	module + "/core/allocate":    "Allocator",
+}
+
+// checkEmbedding finds structs that embed a contract's interface. Embedding
+// forwards Capabilities, and with it every facet, around the decorator; only
+// <kind>mw.Base embeds, because it answers Capabilities itself.
+func checkEmbedding(s source) []string {
+	if s.test() || s.generated() {
+		return nil
+	}
+	var found []string
+	for pkgPath, iface := range contracts {
+		name := importName(s.file, pkgPath)
+		if name == "" {
+			continue
+		}
+		inMW := strings.HasSuffix(path.Base(path.Dir(s.path)), "mw")
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			st, ok := spec.Type.(*ast.StructType)
+			if !ok || inMW && spec.Name.Name == "Base" {
+				return true
+			}
+			for _, f := range st.Fields.List {
+				sel, ok := f.Type.(*ast.SelectorExpr)
+				if ok && len(f.Names) == 0 && sel.Sel.Name == iface && isIdent(sel.X, name) {
+					found = append(found, fmt.Sprintf("%s embeds %s.%s in %s: its facets would pass the decorator unwrapped; embed the Base of the mw package and wrap each facet",
+						s.at(f), name, iface, spec.Name.Name))
+				}
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// checkPackages applies the rules about whole packages: a package comment, and
+// goleak where goroutines are started.
+func checkPackages(sources []source) []string {
+	type facts struct{ comment, starts, tests, goleak, suite, generated bool }
+	dirs := map[string]*facts{}
+	var order []string
+	for _, s := range sources {
+		dir := path.Dir(s.path)
+		f := dirs[dir]
+		if f == nil {
+			f = &facts{generated: true}
+			dirs[dir] = f
+			order = append(order, dir)
+		}
+		if s.test() {
+			f.tests = true
+			f.goleak = f.goleak || importName(s.file, "go.uber.org/goleak") != ""
+			continue
+		}
+		f.generated = f.generated && s.generated()
+		f.comment = f.comment || s.file.Doc != nil
+		f.suite = f.suite || importName(s.file, "testing") != ""
+		if !s.generated() {
+			ast.Inspect(s.file, func(n ast.Node) bool {
+				_, starts := n.(*ast.GoStmt)
+				f.starts = f.starts || starts
+				return true
+			})
+		}
+	}
+	var found []string
+	for _, dir := range order {
+		f := dirs[dir]
+		if !f.comment && !f.generated {
+			found = append(found, dir+" has no package comment: say what it is for in doc.go, a newcomer reads that first")
+		}
+		if f.starts && f.tests && !f.suite && !f.goleak {
+			found = append(found, dir+" starts goroutines and its tests do not look for leaks: call goleak.VerifyTestMain in TestMain")
+		}
+	}
+	return found
+}
+
+// importName is the name under which a file knows a package, or "".
+func importName(f *ast.File, pkgPath string) string {
+	for _, i := range f.Imports {
+		if strings.Trim(i.Path.Value, `"`) != pkgPath {
+			continue
+		}
+		if i.Name != nil {
+			return i.Name.Name
+		}
+		return path.Base(pkgPath)
+	}
+	return ""
+}
+
+func isIdent(e ast.Expr, name string) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && id.Name == name
+}
