@@ -1,0 +1,219 @@
+// Command conformancematrix runs the conformance suites and prints which plugin
+// passed which facet in which form.
+//
+// It understands tests that are named
+//
+//	TestConformance/<plugin>/<form>/<facet>/...
+//
+// where form says how the plugin is reached (in_process, decorated, wire,
+// process) and facet is the part of the contract under test (store, raw_log,
+// key_index, retention, ...). A facet that the harness names as lacking reports
+// it by a subtest that is skipped; it shows as "-".
+//
+//	conformancematrix [-race] [packages]
+//
+// The exit status is 1 if a test failed or if no test bore such a name.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// defaults are the packages whose tests run a conformance suite.
+var defaults = []string{"./plugins/...", "./sdk/..."}
+
+func main() {
+	race := flag.Bool("race", false, "run under the race detector")
+	flag.Parse()
+	packages := flag.Args()
+	if len(packages) == 0 {
+		packages = defaults
+	}
+	if err := run(packages, *race, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "conformancematrix:", err)
+		os.Exit(1)
+	}
+}
+
+func run(packages []string, race bool, out io.Writer) error {
+	args := []string{"test", "-json", "-p", "2", "-timeout", "10m", "-run", "^TestConformance$"}
+	if race {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, packages...)...)
+	cmd.Stderr = os.Stderr
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	m, readErr := read(pipe)
+	waitErr := cmd.Wait()
+	if readErr != nil {
+		return readErr
+	}
+	m.print(out)
+	switch {
+	case len(m.failed) > 0:
+		return fmt.Errorf("%d failed:\n%s", len(m.failed), strings.Join(m.failed, "\n"))
+	case waitErr != nil:
+		return fmt.Errorf("go test: %w", waitErr)
+	case len(m.rows) == 0:
+		return errors.New("no test is named TestConformance/<plugin>/<form>/<facet>")
+	}
+	return nil
+}
+
+// event is a line of go test -json.
+type event struct {
+	Action, Package, Test, Output, ImportPath string
+}
+
+// cell counts the tests of one facet. Only tests without subtests count, so that
+// a group does not count beside its members.
+type cell struct{ passed, failed, skipped int }
+
+func (c cell) String() string {
+	switch {
+	case c.failed > 0:
+		return fmt.Sprintf("FAIL %d/%d", c.failed, c.failed+c.passed)
+	case c.passed > 0:
+		return fmt.Sprintf("ok %d", c.passed)
+	case c.skipped > 0:
+		return "-"
+	}
+	return ""
+}
+
+type matrix struct {
+	facets []string         // columns, in the order of their first appearance
+	rows   map[string][]int // "plugin form": index into cells by column, -1 none
+	cells  []cell
+	failed []string // package and name of each failed test, with its output
+}
+
+func read(r io.Reader) (*matrix, error) {
+	m := &matrix{rows: map[string][]int{}}
+	results := map[string]string{} // "package test": action
+	outputs := map[string]*strings.Builder{}
+	var order []string
+	sc := bufio.NewScanner(r)
+	sc.Buffer(nil, 1<<24)
+	for sc.Scan() {
+		var e event
+		if err := json.Unmarshal(sc.Bytes(), &e); err != nil {
+			return nil, fmt.Errorf("go test -json wrote %q: %w", sc.Text(), err)
+		}
+		key := e.Package + " " + e.Test
+		switch e.Action {
+		case "output", "build-output":
+			if e.Action == "build-output" {
+				key = e.ImportPath + " "
+			}
+			if outputs[key] == nil {
+				outputs[key] = &strings.Builder{}
+			}
+			outputs[key].WriteString(e.Output)
+		case "build-fail":
+			m.failed = append(m.failed, e.ImportPath+" does not build\n"+output(outputs, e.ImportPath+" "))
+		case "pass", "fail", "skip":
+			if e.Test != "" {
+				results[key] = e.Action
+				order = append(order, key)
+			}
+			if e.Action == "fail" {
+				m.failed = append(m.failed, strings.TrimSpace(key)+"\n"+output(outputs, key))
+			}
+			delete(outputs, key)
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return nil, err
+	}
+	groups := map[string]bool{}
+	for _, key := range order {
+		for i := strings.LastIndexByte(key, '/'); i > 0; i = strings.LastIndexByte(key[:i], '/') {
+			groups[key[:i]] = true
+		}
+	}
+	slices.Sort(order)
+	for _, key := range order {
+		_, test, _ := strings.Cut(key, " ")
+		parts := strings.Split(test, "/")
+		if groups[key] || len(parts) < 4 || parts[0] != "TestConformance" {
+			continue
+		}
+		c := m.cell(parts[1]+"\t"+parts[2], parts[3])
+		switch results[key] {
+		case "pass":
+			c.passed++
+		case "fail":
+			c.failed++
+		case "skip":
+			c.skipped++
+		}
+	}
+	return m, nil
+}
+
+func output(outputs map[string]*strings.Builder, key string) string {
+	if b := outputs[key]; b != nil {
+		return b.String()
+	}
+	return ""
+}
+
+func (m *matrix) cell(row, facet string) *cell {
+	col := slices.Index(m.facets, facet)
+	if col < 0 {
+		col = len(m.facets)
+		m.facets = append(m.facets, facet)
+	}
+	at := m.rows[row]
+	for len(at) <= col {
+		at = append(at, -1)
+	}
+	if at[col] < 0 {
+		at[col] = len(m.cells)
+		m.cells = append(m.cells, cell{})
+	}
+	m.rows[row] = at
+	return &m.cells[at[col]]
+}
+
+func (m *matrix) print(out io.Writer) {
+	if len(m.rows) == 0 {
+		return
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "plugin\tform\t"+strings.Join(m.facets, "\t"))
+	var names []string
+	for name := range m.rows {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		line := []string{name}
+		for col := range m.facets {
+			text := ""
+			if at := m.rows[name]; col < len(at) && at[col] >= 0 {
+				text = m.cells[at[col]].String()
+			}
+			line = append(line, text)
+		}
+		fmt.Fprintln(w, strings.Join(line, "\t"))
+	}
+	_ = w.Flush() // a terminal that is gone reads no table
+}
