@@ -1,0 +1,267 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+)
+
+// ErrOrder: Rewind of a Pending that is not the latest one assigned.
+var ErrOrder = errors.New("only the latest assignment can be undone")
+
+// Pending is a combined batch in the making: records of many connections, not
+// yet placed. Positions in Units and Keys are relative to Buf until
+// [Sequencer.Assign]. The engine owns it, fills it, and gets it back when all
+// of Batches are freed and all groups answered.
+type Pending struct {
+	Buf    []byte
+	Units  []message.Unit
+	Keys   []message.Key
+	Groups []Group
+
+	// Batches is what Assign makes of it: one, or several at segment edges.
+	Batches []Batch
+	// At is where the reserved lead begins, or the first record; End is behind
+	// the last record.
+	At, End message.Position
+
+	// undo is what Rewind needs.
+	undoTail message.Position
+	undoTime int64
+	assigned bool
+}
+
+// Reset empties p for reuse, keeping its capacity.
+func (p *Pending) Reset() {
+	clear(p.Batches)
+	*p = Pending{Buf: p.Buf[:0], Units: p.Units[:0], Keys: p.Keys[:0], Groups: p.Groups[:0], Batches: p.Batches[:0]}
+}
+
+// Sequencer gives positions, queue offsets and store times, and stamps them
+// into the records; nobody else does. It serves one term of office and begins
+// from a store whose published mark equals its tail, so that no table of queue
+// ends is ever rolled back. It is not safe for concurrent use: whoever holds
+// the turn of the log uses it. It is shared core code, not a contract.
+type Sequencer struct {
+	clock   plugin.Clock
+	term    uint64
+	segment int64
+	tail    message.Position
+	last    int64 // store time of the last record: times never fall
+	ends    map[message.Queue]*int64
+	lastQ   message.Queue
+	lastE   *int64
+	latest  *Pending
+}
+
+// NewSequencer makes a Sequencer that must be opened before use.
+func NewSequencer(clock plugin.Clock) *Sequencer {
+	if clock == nil {
+		clock = plugin.SystemClock{}
+	}
+	return &Sequencer{clock: clock}
+}
+
+// Open begins a term of office. ends are those of all queues, as
+// Store.Offsets without a query gives them.
+func (s *Sequencer) Open(term uint64, st State, ends []OffsetAnswer) error {
+	if st.Published != st.Tail {
+		return fmt.Errorf("sequencer: the log is published up to %d but ends at %d; publish or truncate before an office begins", st.Published, st.Tail)
+	}
+	if st.Segment <= message.MinRecordSize+message.BlankSize {
+		return fmt.Errorf("sequencer: segments of %d bytes hold no record", st.Segment)
+	}
+	s.term, s.segment, s.tail, s.last = term, st.Segment, st.Tail, st.LastStoreTime
+	s.ends = make(map[message.Queue]*int64, len(ends))
+	for i := range ends {
+		v := ends[i].Max
+		s.ends[ends[i].Queue] = &v
+	}
+	s.lastQ, s.lastE, s.latest = message.Queue{}, nil, nil
+	return nil
+}
+
+// Term is the office that Open began.
+func (s *Sequencer) Term() uint64 { return s.term }
+
+// Tail is where the next record goes.
+func (s *Sequencer) Tail() message.Position { return s.tail }
+
+// Forget makes a dropped queue begin at 0 again.
+func (s *Sequencer) Forget(q message.Queue) {
+	delete(s.ends, q)
+	if s.lastQ == q {
+		s.lastQ, s.lastE = message.Queue{}, nil
+	}
+}
+
+// Fits reports whether a group of n bytes fits into a segment at all.
+func (s *Sequencer) Fits(n int) bool { return int64(n)+message.BlankSize <= s.segment }
+
+// Assign places p's groups, each within one segment, stamps position, queue
+// offset and store time into every record, completes Units and Keys, and fills
+// p.Batches, p.At and p.End. With lead > 0 that many bytes are reserved before
+// the first group at p.At, and everything stays in one segment; the caller
+// writes the lead as a batch of its own. All records of p get one store time.
+//
+// ErrTooLarge, with nothing changed, when a group (or the whole, with a lead)
+// fits into no segment.
+func (s *Sequencer) Assign(p *Pending, lead int) error {
+	if lead > 0 {
+		if !s.Fits(lead + len(p.Buf)) {
+			return fmt.Errorf("%w: %d bytes with their frame, segments have %d", ErrTooLarge, lead+len(p.Buf), s.segment)
+		}
+	} else {
+		for i := range p.Groups {
+			if !s.Fits(int(p.Groups[i].Len)) {
+				return fmt.Errorf("%w: a group of %d bytes, segments have %d", ErrTooLarge, p.Groups[i].Len, s.segment)
+			}
+		}
+	}
+	p.undoTail, p.undoTime, p.assigned = s.tail, s.last, true
+	s.latest = p
+	if now := s.clock.Now().UnixMilli(); now > s.last {
+		s.last = now
+	}
+	pos := s.tail
+	room := s.segment - int64(pos)%s.segment
+	if lead > 0 && int64(lead+len(p.Buf))+message.BlankSize > room {
+		pos += message.Position(room)
+		room = s.segment
+	}
+	p.At = pos
+	pos += message.Position(lead)
+	room -= int64(lead)
+	p.Batches = p.Batches[:0]
+	start, at := 0, pos // first group of the batch under way, and its position
+	for i := range p.Groups {
+		g := &p.Groups[i]
+		if int64(g.Len)+message.BlankSize > room {
+			s.cut(p, start, i, at)
+			pos += message.Position(room)
+			room = s.segment
+			start, at = i, pos
+			if i == 0 {
+				p.At = pos
+			}
+		}
+		s.stamp(p, g, pos)
+		pos += message.Position(g.Len)
+		room -= int64(g.Len)
+	}
+	s.cut(p, start, len(p.Groups), at)
+	s.tail, p.End = pos, pos
+	return nil
+}
+
+// cut closes the batch of the groups [from, to).
+func (s *Sequencer) cut(p *Pending, from, to int, at message.Position) {
+	if from == to {
+		return
+	}
+	a, z := &p.Groups[from], &p.Groups[to-1]
+	b := Batch{
+		Term: s.term, At: at,
+		Buf:    p.Buf[a.Off : z.Off+z.Len],
+		Units:  p.Units[a.Unit : z.Unit+z.Units],
+		Keys:   p.Keys[a.Key : z.Key+z.Keys],
+		Groups: p.Groups[from:to],
+	}
+	p.Batches = append(p.Batches, b)
+}
+
+// stamp walks the records of a group that begins at pos.
+func (s *Sequencer) stamp(p *Pending, g *Group, pos message.Position) {
+	u, uEnd := g.Unit, g.Unit+g.Units
+	k, kEnd := g.Key, g.Key+g.Keys
+	end := g.Off + g.Len
+	for off := g.Off; off < end; {
+		rec := p.Buf[off:end]
+		size := int32(binary.BigEndian.Uint32(rec))
+		if size < message.MinRecordSize || size > int32(len(rec)) {
+			panic(fmt.Sprintf("sequencer: a record of %d bytes in a group with %d left", size, len(rec)))
+		}
+		at := pos + message.Position(off-g.Off)
+		first := int64(0)
+		for n := 0; u < uEnd && p.Units[u].At == message.Position(off); u++ {
+			unit := &p.Units[u]
+			e := s.end(unit.Queue)
+			unit.Offset, unit.At, unit.StoreTime = *e, at, s.last
+			if unit.TagsCode != 0 && unit.Queue.Topic == message.ScheduleTopic {
+				unit.TagsCode += s.last
+			}
+			*e++
+			if n == 0 {
+				first = unit.Offset
+			}
+			n++
+		}
+		for ; k < kEnd && p.Keys[k].At == message.Position(off); k++ {
+			p.Keys[k].At, p.Keys[k].StoreTime = at, s.last
+		}
+		message.Stamp(rec, at, first, s.last)
+		off += size
+	}
+	if u != uEnd || k != kEnd {
+		panic(fmt.Sprintf("sequencer: a group's units or keys do not point at its records (%d of %d units, %d of %d keys placed)", u-g.Unit, g.Units, k-g.Key, g.Keys))
+	}
+}
+
+func (s *Sequencer) end(q message.Queue) *int64 {
+	if s.lastE != nil && s.lastQ == q {
+		return s.lastE
+	}
+	e := s.ends[q]
+	if e == nil {
+		e = new(int64)
+		s.ends[q] = e
+	}
+	s.lastQ, s.lastE = q, e
+	return e
+}
+
+// Rewind undoes the latest Assign, for a proposal that was dropped before
+// anything was written. p's Units and Keys are relative again, so that it can
+// be assigned anew. ErrOrder for any but the latest.
+func (s *Sequencer) Rewind(p *Pending) error {
+	if p != s.latest || !p.assigned {
+		return ErrOrder
+	}
+	for i := len(p.Groups) - 1; i >= 0; i-- {
+		g := &p.Groups[i]
+		base := p.baseOf(i)
+		for u := g.Unit + g.Units - 1; u >= g.Unit; u-- {
+			unit := &p.Units[u]
+			*s.end(unit.Queue) = unit.Offset
+			if unit.TagsCode != 0 && unit.Queue.Topic == message.ScheduleTopic {
+				unit.TagsCode -= unit.StoreTime
+			}
+			unit.At -= base
+			unit.Offset, unit.StoreTime = 0, 0
+		}
+		for k := g.Key; k < g.Key+g.Keys; k++ {
+			p.Keys[k].At -= base
+			p.Keys[k].StoreTime = 0
+		}
+	}
+	s.tail, s.last = p.undoTail, p.undoTime
+	p.Batches, p.assigned = p.Batches[:0], false
+	p.At, p.End = 0, 0
+	s.latest = nil
+	return nil
+}
+
+// baseOf is what Assign added to the relative positions of group i.
+func (p *Pending) baseOf(i int) message.Position {
+	for n := range p.Batches {
+		b := &p.Batches[n]
+		if i < len(b.Groups) {
+			return b.At - message.Position(b.Groups[0].Off)
+		}
+		i -= len(b.Groups)
+	}
+	panic("sequencer: a group outside of all batches")
+}

@@ -1,0 +1,204 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/api"
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+)
+
+// Contract is the name and major version of this contract.
+const Contract = "transport/1"
+
+// Sentinels of the contract; test with errors.Is.
+var (
+	// ErrClosed: the peer or the listener is closed.
+	ErrClosed = errors.New("connection is closed")
+	// ErrSlow: the peer does not read what it is sent; it was closed.
+	ErrSlow = errors.New("peer does not read fast enough")
+	// ErrLimit: a limit of the listener was exceeded; the text says which.
+	ErrLimit = errors.New("limit exceeded")
+	// ErrNotRunning: the transport is not started, or shut down.
+	ErrNotRunning = errors.New("transport is not running")
+	// ErrIdle: the peer was silent for longer than Limits.Idle.
+	ErrIdle = errors.New("peer was idle for too long")
+)
+
+// Handler is the engine's side: it makes a session for each peer.
+type Handler interface {
+	// Opened is called once for each new peer, before anything is read.
+	Opened(p Peer) Session
+	// Settle says that the calling reader has handed over all that was ready.
+	// It may block on the log.
+	Settle()
+}
+
+// Session holds the engine's state for one peer. Calls never overlap.
+type Session interface {
+	// Arrived takes the whole frames that one read yielded, lent until it
+	// returns. It may block on the log, never on a peer.
+	Arrived(in []command.Frame)
+	// Closed is called once, last; err says why: io.EOF when the peer closed.
+	Closed(err error)
+}
+
+// Identity is what the transport knows of who is at the other end.
+type Identity struct {
+	// Name is from a client certificate or a token, empty when unknown.
+	Name string
+	// TLS is true when the connection is encrypted.
+	TLS bool
+	// Zone and other attributes that the transport learned.
+	Attributes map[string]string
+}
+
+// Peer is a connection, the same at both ends: a server calls its clients, too.
+// All methods are safe for concurrent use.
+type Peer interface {
+	// ID is unique among the peers of the process since it started.
+	ID() string
+	// Remote is the other end's address as the broker stores it as born host.
+	Remote() netip.AddrPort
+	// Local is this end's address.
+	Local() netip.AddrPort
+	Identity() Identity
+	// Send writes frames with one vectored write where the system allows. It
+	// never blocks. The frames are lent until it returns. Errors: ErrClosed,
+	// ErrSlow.
+	Send(out ...command.Frame) error
+	// Close closes the connection and returns at once; Session.Closed follows.
+	Close() error
+}
+
+// Limits bound what peers can cost. Zero means the default in brackets.
+type Limits struct {
+	// Frame is the largest frame in bytes [16 MiB].
+	Frame int
+	// Header is the largest header of a frame in bytes [64 KiB].
+	Header int
+	// Connections is how many peers there can be at once [10,000].
+	Connections int
+	// PeerBytes is how much unsent data a peer can pile up [8 MiB].
+	PeerBytes int
+	// TotalBytes is the same for all peers of a listener together [256 MiB].
+	TotalBytes int64
+	// ReadBytes bounds the memory of all read buffers together, so that many
+	// peers with large half-read frames cannot take it all [256 MiB].
+	ReadBytes int64
+	// Idle closes a peer that sent nothing for so long [120 s]; negative: never.
+	Idle time.Duration
+}
+
+// WithDefaults fills in the zero fields.
+func (l Limits) WithDefaults() Limits {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&l.Frame, command.MaxFrame)
+	def(&l.Header, 64<<10)
+	def(&l.Connections, 10_000)
+	def(&l.PeerBytes, 8<<20)
+	if l.TotalBytes == 0 {
+		l.TotalBytes = 256 << 20
+	}
+	if l.ReadBytes == 0 {
+		l.ReadBytes = 256 << 20
+	}
+	if l.Idle == 0 {
+		l.Idle = 120 * time.Second
+	}
+	return l
+}
+
+// Listen says where and how to serve.
+type Listen struct {
+	// Address is the transport's: "host:port" for TCP (port 0: any), a subject
+	// prefix for NATS, a name for inproc.
+	Address string
+	Limits  Limits
+	// TLS is nil for plain connections only.
+	TLS *tls.Config
+
+	_ struct{}
+}
+
+// Services is what a listener serves.
+type Services struct {
+	// Frames serves transports that move frames.
+	Frames Handler
+	// API serves transports that call typed operations; may be nil.
+	API api.Broker
+}
+
+// Listener is a running listener.
+type Listener interface {
+	// Address is where it listens, with the real port.
+	Address() string
+	// Drain stops accepting and reading; answers under way are still sent. It
+	// returns when all peers are closed or ctx ends.
+	Drain(ctx context.Context) error
+	// Close closes the listener and all its peers and waits for their Closed.
+	Close() error
+}
+
+// Transport is the transport contract.
+type Transport interface {
+	plugin.Component
+	// Serve listens and returns when peers can connect. Peers are served until
+	// Close or Shutdown; ctx bounds the call only. Errors name the address and
+	// what to do.
+	Serve(ctx context.Context, l Listen, s Services) (Listener, error)
+	// Capabilities tells the facets; constant from Build to Shutdown.
+	Capabilities() Capabilities
+}
+
+// Capabilities are the optional abilities. A nil field: not offered.
+type Capabilities struct {
+	Dialer Dialer
+}
+
+// FacetDialer names the Dialer facet in a plugin.Description.
+const FacetDialer = "Dialer"
+
+// Facets names the facets offered, sorted.
+func (c Capabilities) Facets() []string {
+	if c.Dialer != nil {
+		return []string{FacetDialer}
+	}
+	return nil
+}
+
+// Dialer is the facet of transports that can connect: a broker to its name
+// servers, a client to a broker.
+type Dialer interface {
+	// Dial connects; ctx bounds connecting. h.Opened is called before it
+	// returns; Settle is called as on a server. tls is nil for plain.
+	Dial(ctx context.Context, address string, lim Limits, tls *tls.Config, h Handler) (Peer, error)
+}
+
+// Params is what the host passes to a transport.
+type Params struct {
+	plugin.Settings
+
+	_ struct{}
+}
+
+// Factory makes transports.
+type Factory = plugin.Factory[Params, Transport]
+
+// NewFactory declares a transport plugin.
+func NewFactory[C any, T Transport](
+	name string,
+	describe func(C) plugin.Description,
+	newDefault func() C,
+	newTransport func(ctx context.Context, p Params, cfg C) (T, error),
+) Factory {
+	return plugin.NewFactory(name, Contract, describe, newDefault, newTransport, func(t T) Transport { return t })
+}
