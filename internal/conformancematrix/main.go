@@ -12,37 +12,76 @@
 //
 //	conformancematrix [-race] [packages]
 //
-// The exit status is 1 if a test failed or if no test bore such a name.
+// Without packages it takes every one that has a test TestConformance. The exit
+// status is 1 if a test failed or if no test bore such a name.
 package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 )
 
-// defaults are the packages whose tests run a conformance suite.
-var defaults = []string{"./plugins/...", "./sdk/..."}
-
 func main() {
 	race := flag.Bool("race", false, "run under the race detector")
 	flag.Parse()
 	packages := flag.Args()
+	var err error
 	if len(packages) == 0 {
-		packages = defaults
+		packages, err = suites(".")
 	}
-	if err := run(packages, *race, os.Stdout); err != nil {
+	if err == nil {
+		err = run(packages, *race, os.Stdout)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "conformancematrix:", err)
 		os.Exit(1)
 	}
+}
+
+// suites finds the packages below root that run a conformance suite; asking the
+// go command for all packages would build every test of the repository.
+func suites(root string) ([]string, error) {
+	var dirs []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			// Another module, or no source at all.
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); path != root && err == nil || d.Name() == ".git" || d.Name() == "testdata" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(src, []byte("\nfunc TestConformance(")) {
+			dirs = append(dirs, "./"+filepath.ToSlash(filepath.Dir(path)))
+		}
+		return nil
+	})
+	if err == nil && len(dirs) == 0 {
+		err = errors.New("no package has a test TestConformance")
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs), err
 }
 
 func run(packages []string, race bool, out io.Writer) error {
@@ -98,7 +137,7 @@ func (c cell) String() string {
 }
 
 type matrix struct {
-	facets []string         // columns, in the order of their first appearance
+	facets []string         // columns, in alphabetical order of the tests' names
 	rows   map[string][]int // "plugin form": index into cells by column, -1 none
 	cells  []cell
 	failed []string // package and name of each failed test, with its output

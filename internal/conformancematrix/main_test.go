@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -69,4 +71,27 @@ memory  in_process  ok 1
 func TestReadRefusesWhatIsNoEvent(t *testing.T) {
 	_, err := read(strings.NewReader("panic: x\n"))
 	require.ErrorContains(t, err, "panic: x")
+}
+
+func TestSuites(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"plugins/a/a_test.go":          "package a\n\nfunc TestConformance(t *testing.T) {}\n",
+		"plugins/b/b_test.go":          "package b\n\nfunc TestOther(t *testing.T) {}\n",
+		"plugins/a/testdata/x_test.go": "package x\n\nfunc TestConformance(t *testing.T) {}\n",
+		"test/go.mod":                  "module test\n",
+		"test/c_test.go":               "package c\n\nfunc TestConformance(t *testing.T) {}\n",
+	} {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	t.Chdir(root)
+	dirs, err := suites(".")
+	require.NoError(t, err)
+	require.Equal(t, []string{"./plugins/a"}, dirs)
+
+	require.NoError(t, os.RemoveAll("plugins/a"))
+	_, err = suites(".")
+	require.ErrorContains(t, err, "no package")
 }
