@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -137,14 +138,12 @@ func (c cell) String() string {
 }
 
 type matrix struct {
-	facets []string         // columns, in alphabetical order of the tests' names
-	rows   map[string][]int // "plugin form": index into cells by column, -1 none
-	cells  []cell
-	failed []string // package and name of each failed test, with its output
+	rows   map[string]map[string]*cell // "plugin\tform": facet: cell
+	failed []string                    // package and name of each failed test, with its output
 }
 
 func read(r io.Reader) (*matrix, error) {
-	m := &matrix{rows: map[string][]int{}}
+	m := &matrix{rows: map[string]map[string]*cell{}}
 	results := map[string]string{} // "package test": action
 	outputs := map[string]*strings.Builder{}
 	var order []string
@@ -215,40 +214,34 @@ func output(outputs map[string]*strings.Builder, key string) string {
 }
 
 func (m *matrix) cell(row, facet string) *cell {
-	col := slices.Index(m.facets, facet)
-	if col < 0 {
-		col = len(m.facets)
-		m.facets = append(m.facets, facet)
+	if m.rows[row] == nil {
+		m.rows[row] = map[string]*cell{}
 	}
-	at := m.rows[row]
-	for len(at) <= col {
-		at = append(at, -1)
+	if m.rows[row][facet] == nil {
+		m.rows[row][facet] = &cell{}
 	}
-	if at[col] < 0 {
-		at[col] = len(m.cells)
-		m.cells = append(m.cells, cell{})
-	}
-	m.rows[row] = at
-	return &m.cells[at[col]]
+	return m.rows[row][facet]
 }
 
 func (m *matrix) print(out io.Writer) {
 	if len(m.rows) == 0 {
 		return
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "plugin\tform\t"+strings.Join(m.facets, "\t"))
-	var names []string
-	for name := range m.rows {
-		names = append(names, name)
+	columns := map[string]bool{}
+	for _, row := range m.rows {
+		for facet := range row {
+			columns[facet] = true
+		}
 	}
-	slices.Sort(names)
-	for _, name := range names {
+	facets := slices.Sorted(maps.Keys(columns))
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "plugin\tform\t"+strings.Join(facets, "\t"))
+	for _, name := range slices.Sorted(maps.Keys(m.rows)) {
 		line := []string{name}
-		for col := range m.facets {
+		for _, facet := range facets {
 			text := ""
-			if at := m.rows[name]; col < len(at) && at[col] >= 0 {
-				text = m.cells[at[col]].String()
+			if c := m.rows[name][facet]; c != nil {
+				text = c.String()
 			}
 			line = append(line, text)
 		}
