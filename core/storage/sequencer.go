@@ -22,6 +22,11 @@ type Pending struct {
 	Keys   []message.Key
 	Groups []Group
 
+	// Owner is the engine's. Assign copies it and Free into the Batches.
+	Owner any
+	// Free is called once per Batch, see Batch.Free.
+	Free func(*Batch)
+
 	// Batches is what Assign makes of it: one, or several at segment edges.
 	Batches []Batch
 	// At is where the reserved lead begins, or the first record; End is behind
@@ -34,10 +39,13 @@ type Pending struct {
 	assigned bool
 }
 
-// Reset empties p for reuse, keeping its capacity.
+// Reset empties p for reuse, keeping its capacity, Owner and Free.
 func (p *Pending) Reset() {
 	clear(p.Batches)
-	*p = Pending{Buf: p.Buf[:0], Units: p.Units[:0], Keys: p.Keys[:0], Groups: p.Groups[:0], Batches: p.Batches[:0]}
+	*p = Pending{
+		Buf: p.Buf[:0], Units: p.Units[:0], Keys: p.Keys[:0], Groups: p.Groups[:0],
+		Batches: p.Batches[:0], Owner: p.Owner, Free: p.Free,
+	}
 }
 
 // Sequencer gives positions, queue offsets and store times, and stamps them
@@ -98,6 +106,19 @@ func (s *Sequencer) Forget(q message.Queue) {
 	}
 }
 
+// Ends calls yield for each queue with the next offset to be given, in no order,
+// until yield returns false. Like Assign it belongs to the holder of the turn.
+func (s *Sequencer) Ends(yield func(q message.Queue, next int64) bool) {
+	for q, e := range s.ends {
+		if !yield(q, *e) {
+			return
+		}
+	}
+}
+
+// Segment is the segment size in bytes.
+func (s *Sequencer) Segment() int64 { return s.segment }
+
 // Fits reports whether a group of n bytes fits into a segment at all.
 func (s *Sequencer) Fits(n int) bool { return int64(n)+message.BlankSize <= s.segment }
 
@@ -139,7 +160,7 @@ func (s *Sequencer) Assign(p *Pending, lead int) error {
 	start, at := 0, pos // first group of the batch under way, and its position
 	for i := range p.Groups {
 		g := &p.Groups[i]
-		if int64(g.Len)+message.BlankSize > room {
+		if int64(g.Len)+message.BlankSize > room || g.Edge && room < s.segment {
 			s.cut(p, start, i, at)
 			pos += message.Position(room)
 			room = s.segment
@@ -169,6 +190,7 @@ func (s *Sequencer) cut(p *Pending, from, to int, at message.Position) {
 		Units:  p.Units[a.Unit : z.Unit+z.Units],
 		Keys:   p.Keys[a.Key : z.Key+z.Keys],
 		Groups: p.Groups[from:to],
+		Owner:  p.Owner, Free: p.Free,
 	}
 	p.Batches = append(p.Batches, b)
 }

@@ -72,6 +72,9 @@ type Group struct {
 	// NoWait: the client does not wait for a flush or for replicas
 	// (WAIT=false). It is answered after Publish all the same.
 	NoWait bool
+	// Edge: the group goes to the start of a segment; what remains of the
+	// segment under way becomes a blank. Catalog images are placed so.
+	Edge bool
 }
 
 // Batch is a run of placed and stamped records, groups of many connections, all
