@@ -15,7 +15,8 @@
 //   - Written bytes are durable after [File.Sync] or [File.SyncData] returned nil; bytes written through a
 //     [Mapping] after either of these or after [Mapping.Sync] of their range. Until then any subset of the written
 //     4 KiB pages may be found after a crash, in any order.
-//   - The length of a file is durable after File.Sync or File.SyncData.
+//   - The length of a file is durable after File.Sync or File.SyncData; after Mapping.Sync it is at least the end of
+//     the synced range.
 //   - A created, renamed or removed name is durable after [FS.SyncDir] of its directory (both directories for a
 //     rename between two). Syncing the file does not make its name durable.
 //   - [FS.Rename] is atomic: after a crash either the old or the new state is found, never both and never neither.
