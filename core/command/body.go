@@ -123,8 +123,18 @@ func (q MessageQueue) AppendJSON(dst []byte) []byte {
 // MarshalJSON writes the queue as a value: an object.
 func (q MessageQueue) MarshalJSON() ([]byte, error) { return q.AppendJSON(nil), nil }
 
-// UnmarshalJSON reads an object.
-func (q *MessageQueue) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, (*plainQueue)(q)) }
+// UnmarshalJSON reads an object, or a string that holds one: encoding/json hands
+// map keys in here, too.
+func (q *MessageQueue) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		var s string
+		if err := json.Unmarshal(b, &s); err != nil {
+			return err
+		}
+		b = []byte(s)
+	}
+	return json.Unmarshal(b, (*plainQueue)(q))
+}
 
 // MarshalText writes the queue as a map key.
 func (q MessageQueue) MarshalText() ([]byte, error) { return q.AppendJSON(nil), nil }

@@ -1,7 +1,5 @@
 package command
 
-import "strconv"
-
 // Typed headers: each has a Decode that takes its fields from a decoded Header
 // and an Append that writes them. []byte fields alias the Header's frame or
 // scratch (see Header); string fields are copies. A required field that is
@@ -334,27 +332,4 @@ func (r *PushReplyRequest) Append(w *Writer) {
 	w.ExtBytes("bornHost", r.BornHost)
 	w.ExtBytes("storeHost", r.StoreHost)
 	w.ExtInt("storeTimestamp", r.StoreTimestamp)
-}
-
-// ReceiptHandle is the place of one popped message: what POP, ACK and
-// CHANGE_MESSAGE_INVISIBLETIME exchange as one blank-separated text.
-type ReceiptHandle struct {
-	CKOffset      int64 // offset where the check point starts
-	PopTime       int64 // ms since epoch
-	InvisibleTime int64 // ms
-	ReviveQID     int32
-	RetryFlag     byte // '0' normal topic, '1' retry topic v1, '2' v2
-	BrokerName    string
-	QueueID       int32
-	Offset        int64
-}
-
-// Append appends the text form.
-func (r *ReceiptHandle) Append(dst []byte) []byte {
-	for _, n := range [...]int64{r.CKOffset, r.PopTime, r.InvisibleTime, int64(r.ReviveQID)} {
-		dst = append(strconv.AppendInt(dst, n, 10), ' ')
-	}
-	dst = append(append(append(dst, r.RetryFlag, ' '), r.BrokerName...), ' ')
-	dst = append(strconv.AppendInt(dst, int64(r.QueueID), 10), ' ')
-	return strconv.AppendInt(dst, r.Offset, 10)
 }
