@@ -1,0 +1,182 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
+)
+
+// Config is the configuration of one process, complete and checked. It is
+// never written after Load; an update of a running process makes a new one.
+// The field comments name the key; units, ranges and meaning are in the key
+// table and in docs/configuration.md. Sizes are bytes.
+type Config struct {
+	Node    Node
+	Network Network
+	Broker  BrokerConfig
+	Topics  Topics
+	Consume Consume
+	Store   Store
+	Namesrv NamesrvConfig
+	// Plugins holds what was written under plugins.KIND.NAME, without
+	// "process", which is in Processes.
+	Plugins map[string]map[string]map[string]any
+	// Processes tells for KIND.NAME whether the plugin was asked to run as a
+	// process of its own.
+	Processes map[string]bool
+
+	storeRaw map[string]any
+}
+
+// Node is what concerns the process itself.
+type Node struct {
+	Data         string        `koanf:"data"`
+	Dev          bool          `koanf:"dev"`
+	AdminListen  string        `koanf:"adminListen"` // "off": none
+	DrainTimeout time.Duration `koanf:"drainTimeout"`
+	LogLevel     string        `koanf:"logLevel"`
+	LogFormat    string        `koanf:"logFormat"`
+}
+
+// Network is what concerns the client port of the broker and, for the limits,
+// every port that speaks remoting.
+type Network struct {
+	Listen    string `koanf:"listen"`
+	Advertise string `koanf:"advertise"` // empty: see ChooseAdvertise
+	// HAAdvertise is the address announced to replicas; empty: like Advertise.
+	HAAdvertise            string        `koanf:"brokerIP2"`
+	VIPChannel             bool          `koanf:"vipChannel"`
+	MaxConnections         int           `koanf:"maxConnections"`
+	MaxFrameSize           int64         `koanf:"maxFrameSize"`
+	MaxHeaderSize          int64         `koanf:"maxHeaderSize"`
+	MaxBytesInFlight       int64         `koanf:"maxBytesInFlight"`
+	MaxPendingBytesPerPeer int64         `koanf:"maxPendingBytesPerPeer"`
+	IdleTimeout            time.Duration `koanf:"serverChannelMaxIdleTimeSeconds"`
+	ConnectTimeout         time.Duration `koanf:"connectTimeoutMillis"`
+}
+
+// BrokerConfig is the broker's identity and its life with the name servers.
+type BrokerConfig struct {
+	ClusterName                string        `koanf:"brokerClusterName"`
+	Name                       string        `koanf:"brokerName"`
+	ID                         int64         `koanf:"brokerId"`
+	Role                       string        `koanf:"brokerRole"`
+	Replication                string        `koanf:"replication"`
+	NamesrvAddrs               []string      `koanf:"namesrvAddr"`
+	Permission                 int           `koanf:"brokerPermission"` // 2 write, 4 read, 6 both
+	RegionID                   string        `koanf:"regionId"`
+	RegisterNameServerPeriod   time.Duration `koanf:"registerNameServerPeriod"`
+	RegisterBrokerTimeout      time.Duration `koanf:"registerBrokerTimeoutMills"`
+	ChannelExpiredTimeout      time.Duration `koanf:"channelExpiredTimeout"`
+	SubscriptionExpiredTimeout time.Duration `koanf:"subscriptionExpiredTimeout"`
+	MaxMessageSize             int64         `koanf:"maxMessageSize"`
+	RejectTransactionMessage   bool          `koanf:"rejectTransactionMessage"`
+	TraceOn                    bool          `koanf:"traceOn"`
+}
+
+// Topics is the creation of topics and groups.
+type Topics struct {
+	AutoCreateTopic             bool   `koanf:"autoCreateTopicEnable"`
+	DefaultTopicQueueNums       int32  `koanf:"defaultTopicQueueNums"`
+	ClusterTopic                bool   `koanf:"clusterTopicEnable"`
+	BrokerTopic                 bool   `koanf:"brokerTopicEnable"`
+	AutoCreateSubscriptionGroup bool   `koanf:"autoCreateSubscriptionGroup"`
+	TraceTopic                  bool   `koanf:"traceTopicEnable"`
+	TraceTopicName              string `koanf:"msgTraceTopicName"`
+}
+
+// Consume is reading: polling, transfer limits, offsets, queries.
+type Consume struct {
+	LongPolling                 bool          `koanf:"longPollingEnable"`
+	ShortPollingTime            time.Duration `koanf:"shortPollingTimeMills"`
+	MaxTransferBytesInMemory    int64         `koanf:"maxTransferBytesOnMessageInMemory"`
+	MaxTransferCountInMemory    int           `koanf:"maxTransferCountOnMessageInMemory"`
+	MaxTransferBytesInDisk      int64         `koanf:"maxTransferBytesOnMessageInDisk"`
+	MaxTransferCountInDisk      int           `koanf:"maxTransferCountOnMessageInDisk"`
+	FlushConsumerOffsetInterval time.Duration `koanf:"flushConsumerOffsetInterval"`
+	NotifyConsumerIdsChanged    bool          `koanf:"notifyConsumerIdsChangedEnable"`
+	QueryMaxNum                 int           `koanf:"defaultQueryMaxNum"`
+	MaxMsgsNumBatch             int           `koanf:"maxMsgsNumBatch"`
+}
+
+// Store is the choice of the storage plugin and what the engine and the
+// commit log know in common. The keys of a plugin's own are handed on by
+// [Config.PluginRaw].
+type Store struct {
+	Storage                  string        `koanf:"storage"`
+	Process                  bool          `koanf:"storageProcess"`
+	RootDir                  string        `koanf:"storePathRootDir"` // default DATA/store
+	CommitLogDir             string        `koanf:"storePathCommitLog"`
+	SegmentSize              int64         `koanf:"mappedFileSizeCommitLog"`
+	ConsumeQueueFileSize     int64         `koanf:"mappedFileSizeConsumeQueue"`
+	FlushDiskType            string        `koanf:"flushDiskType"`
+	SyncFlushTimeout         time.Duration `koanf:"syncFlushTimeout"`
+	FlushInterval            time.Duration `koanf:"flushIntervalCommitLog"`
+	FlushConsumeQueue        time.Duration `koanf:"flushIntervalConsumeQueue"`
+	CommitLogWrite           string        `koanf:"commitLogWrite"`
+	WarmMappedFile           bool          `koanf:"warmMapedFileEnable"`
+	MessageIndex             bool          `koanf:"messageIndexEnable"`
+	MaxHashSlotNum           int           `koanf:"maxHashSlotNum"`
+	MaxIndexNum              int           `koanf:"maxIndexNum"`
+	MessageDelayLevel        string        `koanf:"messageDelayLevel"`
+	AutoMessageVersion       bool          `koanf:"autoMessageVersionOnTopicLen"`
+	FlushDelayOffsetInterval time.Duration `koanf:"flushDelayOffsetInterval"`
+}
+
+// NamesrvConfig is the name server.
+type NamesrvConfig struct {
+	Listen                      string        `koanf:"namesrvListen"`
+	ScanNotActiveBrokerInterval time.Duration `koanf:"scanNotActiveBrokerInterval"`
+	BrokerExpiredTimeout        time.Duration `koanf:"brokerChannelExpiredTime"`
+	OrderMessageEnable          bool          `koanf:"orderMessageEnable"`
+	EnableAllTopicList          bool          `koanf:"enableAllTopicList"`
+	EnableTopicList             bool          `koanf:"enableTopicList"`
+}
+
+// The words of flushDiskType, brokerRole and commitLogWrite.
+const (
+	AsyncFlush  = "ASYNC_FLUSH"
+	SyncFlush   = "SYNC_FLUSH"
+	AsyncMaster = "ASYNC_MASTER"
+	SyncMaster  = "SYNC_MASTER"
+	Slave       = "SLAVE"
+	WritePwrite = "pwrite"
+	WriteMap    = "map"
+)
+
+// AdminOff is the value of adminListen that opens no admin port.
+const AdminOff = wordOff
+
+// StoreRaw returns those keys of the chosen storage plugin that RocketMQ keeps
+// at the top level (mappedFileSizeConsumeQueue …) and that were set by the
+// user: numbers in RocketMQ's units (bytes, milliseconds), booleans, texts.
+// Keys left at their default are not in it, so that a plugin's own defaults
+// hold. The map is the caller's.
+func (c *Config) StoreRaw() map[string]any { return maps.Clone(c.storeRaw) }
+
+// PluginRaw returns the configuration of a plugin as its factory takes it. For
+// the chosen storage plugin it begins with [Config.StoreRaw]; what was written
+// under plugins.KIND.NAME comes on top. Nothing written gives nil: all defaults.
+func (c *Config) PluginRaw(kind, name string) (plugin.Raw, error) {
+	m := map[string]any{}
+	if kind == "storage" && name == c.Store.Storage {
+		maps.Copy(m, c.storeRaw)
+	}
+	maps.Copy(m, c.Plugins[kind][name])
+	if len(m) == 0 {
+		return nil, nil
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of plugins.%s.%s: %w", kind, name, err)
+	}
+	return b, nil
+}
+
+// PluginProcess reports whether the plugin is to run as a process of its own.
+func (c *Config) PluginProcess(kind, name string) bool {
+	return c.Processes[kind+"."+name] || kind == "storage" && name == c.Store.Storage && c.Store.Process
+}

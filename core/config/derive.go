@@ -1,0 +1,203 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// set gives a key a value that follows from src.
+func (l *loader) set(name string, v any, src Source) {
+	k, _ := l.table.lookup(name)
+	l.merge(map[string]any{k.path(): v})
+	if src != (Source{}) {
+		l.origin[name] = src
+	}
+}
+
+func (l *loader) get(name string) any {
+	k, _ := l.table.lookup(name)
+	return l.k.Get(k.path())
+}
+
+func (l *loader) getText(name string) string {
+	s, _ := l.get(name).(string)
+	return s
+}
+
+// derive applies RocketMQ's ways to set parts of our keys, and defaults that
+// depend on other keys. A part overrides when its layer is above that of the
+// whole; in the same layer the two must agree.
+func (l *loader) derive() {
+	target := "listen"
+	if l.mode == Namesrv {
+		target = "namesrvListen"
+		l.whole("namesrvListen", "listen")
+	}
+	l.listenParts(target)
+	l.advertisePart()
+	if l.getText("storePathRootDir") == "" {
+		l.set("storePathRootDir", filepath.Join(l.getText("data"), "store"), Source{})
+	}
+}
+
+// whole lets key by stand for target.
+func (l *loader) whole(target, by string) {
+	src, set := l.origin[by]
+	if !set || src.Kind < l.origin[target].Kind {
+		return
+	}
+	v := l.get(by)
+	if src.Kind == l.origin[target].Kind && v != l.get(target) {
+		l.conflict(by, target)
+		return
+	}
+	l.set(target, v, src)
+}
+
+func (l *loader) conflict(key, other string) {
+	k, _ := l.table.lookup(key)
+	l.fail(&Error{Kind: ErrConflict, Key: key, Value: k.format(l.get(key)), Source: l.origin[key], Earlier: l.origin[other],
+		Reason: fmt.Sprintf("%s at %s says %v; remove one", other, l.origin[other], l.get(other))})
+}
+
+func (l *loader) listenParts(target string) {
+	host, port, err := net.SplitHostPort(l.getText(target))
+	if err != nil {
+		return
+	}
+	above := l.origin[target]
+	changed := Source{}
+	if src, set := l.origin["bindAddress"]; set && src.Kind >= above.Kind {
+		bind := strings.TrimSuffix(strings.TrimPrefix(l.getText("bindAddress"), "["), "]")
+		switch {
+		case !validHost(bind):
+			k, _ := l.table.lookup("bindAddress")
+			l.bad(k, bind, src, fmt.Errorf("allowed is an IP address or a host name"))
+		case src.Kind == above.Kind && bind != host && !(isWildcard(bind) && isWildcard(host)):
+			l.conflict("bindAddress", target)
+		case src.Kind > above.Kind:
+			host, changed = bind, src
+		}
+	}
+	if src, set := l.origin["listenPort"]; set && src.Kind >= above.Kind {
+		n, _ := l.get("listenPort").(int64)
+		p := strconv.FormatInt(n, 10)
+		switch {
+		case src.Kind == above.Kind && p != port:
+			l.conflict("listenPort", target)
+		case src.Kind > above.Kind:
+			port, changed = p, src
+		}
+	}
+	if changed != (Source{}) {
+		l.set(target, net.JoinHostPort(host, port), changed)
+	}
+}
+
+func (l *loader) advertisePart() {
+	src, set := l.origin["brokerIP1"]
+	if !set || src.Kind < l.origin["advertise"].Kind {
+		return
+	}
+	ip := l.getText("brokerIP1")
+	if src.Kind == l.origin["advertise"].Kind {
+		if a := l.getText("advertise"); a != ip && hostOf(a) != hostOf(ip) {
+			l.conflict("brokerIP1", "advertise")
+		}
+		return
+	}
+	l.set("advertise", ip, src)
+}
+
+var (
+	entityName = regexp.MustCompile(`^[A-Za-z0-9_.%|-]{1,127}$`)
+	// envelope is what a request needs beside the largest body: header,
+	// properties (at most 32,767 bytes), topic.
+	envelope int64 = 64 * kib
+)
+
+// check holds the rules between keys.
+func (l *loader) check(c *Config) {
+	refuse := func(kind error, key, format string, args ...any) {
+		k, _ := l.table.lookup(key)
+		l.fail(&Error{Kind: kind, Key: key, Value: k.format(l.get(key)), Source: l.origin[key], Reason: fmt.Sprintf(format, args...)})
+	}
+	for _, key := range []string{"brokerName", "brokerClusterName", "msgTraceTopicName"} {
+		if v := l.getText(key); !entityName.MatchString(v) {
+			refuse(ErrBadValue, key, "allowed are up to 127 letters, digits and _ . %% | -")
+		}
+	}
+	for _, key := range []string{"storage", "replication"} {
+		if !pluginName.MatchString(l.getText(key)) {
+			refuse(ErrBadValue, key, "a plugin's name has lower case letters, digits and underscores")
+		}
+	}
+	n := c.Network
+	if n.MaxHeaderSize > n.MaxFrameSize {
+		refuse(ErrConflict, "maxHeaderSize", "must not exceed maxFrameSize, which is %s", formatSize(n.MaxFrameSize))
+	}
+	if n.MaxBytesInFlight < n.MaxFrameSize {
+		refuse(ErrConflict, "maxBytesInFlight", "must be at least maxFrameSize, which is %s: a request of that size could never be read", formatSize(n.MaxFrameSize))
+	}
+	if l.mode&Broker != 0 {
+		l.checkBroker(c, refuse)
+	}
+	l.checkPorts(c)
+	if h := hostOf(c.Node.AdminListen); c.Node.AdminListen != AdminOff && !isLoopbackHost(h) {
+		l.warn("adminListen", l.origin["adminListen"], "whoever reaches %s can read metrics and profiles", c.Node.AdminListen)
+	}
+}
+
+func (l *loader) checkBroker(c *Config, refuse func(kind error, key, format string, args ...any)) {
+	if c.Broker.ID != 0 {
+		refuse(ErrRefused, "brokerId", "%s", replicationLater)
+	}
+	if need := c.Broker.MaxMessageSize + envelope; need > c.Network.MaxFrameSize {
+		refuse(ErrConflict, "maxMessageSize", "a message of that size needs maxFrameSize of at least %d; it is %s", need, formatSize(c.Network.MaxFrameSize))
+	}
+	if c.Broker.MaxMessageSize >= c.Store.SegmentSize && (l.origin["maxMessageSize"] != Source{} || l.origin["mappedFileSizeCommitLog"] != Source{}) {
+		l.warn("mappedFileSizeCommitLog", l.origin["mappedFileSizeCommitLog"], "messages that do not fit into a segment of %s are refused, although maxMessageSize is %s",
+			formatSize(c.Store.SegmentSize), formatSize(c.Broker.MaxMessageSize))
+	}
+	if strings.ContainsAny(c.Store.CommitLogDir, ",") {
+		refuse(ErrRefused, "storePathCommitLog", "several directories for one log are not supported; name one")
+	}
+	if c.Store.WarmMappedFile && c.Store.CommitLogWrite != WriteMap {
+		l.warn("warmMapedFileEnable", l.origin["warmMapedFileEnable"], "has an effect only with commitLogWrite map")
+	}
+	if l.mode == Broker && len(c.Broker.NamesrvAddrs) == 0 {
+		l.warn("namesrvAddr", Source{}, "no name server is given: clients will not find this broker")
+	}
+}
+
+// checkPorts refuses two listeners on one port.
+func (l *loader) checkPorts(c *Config) {
+	type port struct{ key, addr string }
+	ports := []port{}
+	if l.mode&Broker != 0 {
+		ports = append(ports, port{"listen", c.Network.Listen})
+		if p := portOf(c.Network.Listen); c.Network.VIPChannel && p > 2 {
+			ports = append(ports, port{"vipChannel", net.JoinHostPort(hostOf(c.Network.Listen), strconv.Itoa(p-2))})
+		}
+	}
+	if l.mode&Namesrv != 0 {
+		ports = append(ports, port{"namesrvListen", c.Namesrv.Listen})
+	}
+	if c.Node.AdminListen != AdminOff {
+		ports = append(ports, port{"adminListen", c.Node.AdminListen})
+	}
+	for i, a := range ports {
+		for _, b := range ports[:i] {
+			ha, hb := hostOf(a.addr), hostOf(b.addr)
+			if portOf(a.addr) == 0 || portOf(a.addr) != portOf(b.addr) || ha != hb && !isWildcard(ha) && !isWildcard(hb) {
+				continue
+			}
+			l.fail(&Error{Kind: ErrConflict, Key: a.key, Value: a.addr, Source: l.origin[a.key], Earlier: l.origin[b.key],
+				Reason: fmt.Sprintf("the port is also that of %s (%s)", b.key, b.addr)})
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package config
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+	gib = 1 << 30
+
+	maxInt32 = 1<<31 - 1
+)
+
+func nodeKeys() []Key {
+	const g = GroupNode
+	return []Key{
+		{Name: "data", Group: g, Type: Path, Default: "./data", Applies: Standalone, Flag: "data", Desc: "Directory in which everything is kept."},
+		{Name: "dev", Group: g, Type: Bool, Default: "false", Applies: Standalone, Flag: "dev", Desc: "Development mode: a loopback address may be advertised. Not for clients on other machines."},
+		{Name: "adminListen", Group: g, Type: Address, Words: []string{wordOff}, Default: "127.0.0.1:10919", Applies: Standalone, Flag: "admin-listen", Desc: "Address of health, readiness, metrics and profiles; off: none. A name server alone has 127.0.0.1:9879 as default."},
+		{Name: "drainTimeout", Group: g, Type: Duration, Unit: "ms", Min: 0, Max: 3_600_000, Default: "10s", Applies: Standalone, Desc: "How long a stop waits for requests under way."},
+		{Name: "logLevel", Group: g, Type: Enum, Words: []string{"debug", "info", "warn", "error"}, Default: "info", Applies: Standalone, Flag: "log-level", Reloadable: true, Desc: "Least level that is logged."},
+		{Name: "logFormat", Group: g, Type: Enum, Words: []string{"auto", "text", "json"}, Default: "auto", Applies: Standalone, Flag: "log-format", Desc: "Form of log lines; auto is text on a terminal and JSON elsewhere."},
+	}
+}
+
+func networkKeys() []Key {
+	const g = GroupNetwork
+	return []Key{
+		{Name: "listen", Group: g, Type: Address, Default: ":10911", Applies: Standalone, Flag: "listen", Desc: "Address on which the broker accepts clients. Without a host: every interface. For a name server alone it means namesrvListen."},
+		{Name: "listenPort", Group: g, Type: Int, Min: 1, Max: 65535, Default: "10911", Applies: Standalone, Sets: "listen", Desc: "RocketMQ's way to set the port of listen (in namesrv.conf: of namesrvListen)."},
+		{Name: "bindAddress", Group: g, Type: Text, Default: "0.0.0.0", Applies: Standalone, Sets: "listen", Desc: "RocketMQ's way to set the host of listen (of namesrvListen for a name server)."},
+		{Name: "advertise", Group: g, Type: Address, Words: []string{wordHost}, Empty: true, Applies: Broker, Flag: "advertise", Desc: "Address that clients are told to use. Empty: the listen address when it is a specific one, else the first suitable address of the machine. Never a wildcard; loopback only in development mode or when the broker listens on loopback."},
+		{Name: "brokerIP1", Group: g, Type: Address, Words: []string{wordHost}, Applies: Broker, Sets: "advertise", Desc: "RocketMQ's name for the host of advertise."},
+		{Name: "brokerIP2", Group: g, Type: Address, Words: []string{wordHost}, Empty: true, Applies: Broker, Desc: "Host that replicas are told to use. Empty: like advertise."},
+		{Name: "vipChannel", Group: g, Type: Bool, Default: "true", Applies: Broker, Desc: "Second client port two below the first (10909 for 10911), which Java clients with the VIP channel use."},
+		{Name: "maxConnections", Group: g, Type: Int, Min: 1, Max: 10_000_000, Default: "65536", Applies: Standalone, Desc: "Client connections of a port; further ones are closed at once."},
+		{Name: "maxFrameSize", Aliases: []string{"com.rocketmq.remoting.frameMaxLength"}, Group: g, Type: Size, Min: 64 * kib, Max: 1 * gib, Default: "16MiB", Applies: Standalone, Desc: "Largest request; a longer one closes the connection. Must hold the largest message with its header."},
+		{Name: "maxHeaderSize", Group: g, Type: Size, Min: 4 * kib, Max: 16 * mib, Default: "256KiB", Applies: Standalone, Desc: "Largest header of a request."},
+		{Name: "maxBytesInFlight", Group: g, Type: Size, Min: 1 * mib, Max: 1 << 40, Default: "128MiB", Applies: Standalone, Desc: "Bytes of requests that are read and not yet answered, over all connections; above it reading pauses and sends are refused with a code that clients retry."},
+		{Name: "maxPendingBytesPerPeer", Group: g, Type: Size, Min: 64 * kib, Max: 1 * gib, Default: "8MiB", Applies: Standalone, Desc: "Bytes of answers that wait for one slow reader before its connection is closed."},
+		{Name: "serverChannelMaxIdleTimeSeconds", Group: g, Type: Duration, Unit: "s", Min: 1, Max: 86400, Default: "120", Applies: Standalone, Desc: "A connection without any traffic for this long is closed."},
+		{Name: "connectTimeoutMillis", Aliases: []string{"com.rocketmq.remoting.client.connect.timeout"}, Group: g, Type: Duration, Unit: "ms", Min: 10, Max: 600_000, Default: "3000", Applies: Broker, Desc: "How long the broker tries to connect to a name server."},
+	}
+}
+
+func namesrvKeys() []Key {
+	const g = GroupNamesrv
+	return []Key{
+		{Name: "namesrvListen", Group: g, Type: Address, Default: ":9876", Applies: Namesrv, Flag: "namesrv-listen", Desc: "Address on which the name server accepts brokers and clients."},
+		{Name: "scanNotActiveBrokerInterval", Group: g, Type: Duration, Unit: "ms", Min: 10, Max: 600_000, Default: "5000", Applies: Namesrv, Desc: "How often the name server looks for brokers that went silent."},
+		{Name: "brokerChannelExpiredTime", Group: g, Type: Duration, Unit: "ms", Min: 100, Max: 3_600_000, Default: "120000", Applies: Namesrv, Desc: "A broker silent for this long is taken out of the routes."},
+		{Name: "orderMessageEnable", Group: g, Type: Bool, Default: "false", Applies: Namesrv, Desc: "Adds the configuration of ordered topics to route answers."},
+		{Name: "enableAllTopicList", Group: g, Type: Bool, Default: "true", Applies: Namesrv, Desc: "Answers requests for the list of all topics."},
+		{Name: "enableTopicList", Group: g, Type: Bool, Default: "true", Applies: Namesrv, Desc: "Answers requests for the topics of a cluster or unit."},
+	}
+}

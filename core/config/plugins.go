@@ -1,0 +1,165 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// pluginKinds are the four contracts.
+var pluginKinds = []string{"allocate", "replication", "storage", "transport"}
+
+var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+
+func isPluginKey(name string) bool { return strings.HasPrefix(name, "plugins.") }
+
+// inferScalar gives text from a source without types the type that it looks
+// like, because a plugin decodes JSON strictly. Quotes keep a text a text.
+func inferScalar(text string) any {
+	text = strings.TrimSpace(text)
+	if len(text) >= 2 && text[0] == '"' && text[len(text)-1] == '"' {
+		return text[1 : len(text)-1]
+	}
+	switch text {
+	case "true", "True", "TRUE":
+		return true
+	case "false", "False", "FALSE":
+		return false
+	}
+	if i, err := strconv.ParseInt(text, 10, 64); err == nil && strconv.FormatInt(i, 10) == text {
+		return i
+	}
+	if decimal.MatchString(text) {
+		if f, err := strconv.ParseFloat(text, 64); err == nil {
+			return f
+		}
+	}
+	return text
+}
+
+var decimal = regexp.MustCompile(`^-?[0-9]+\.[0-9]+$`)
+
+// pluginEnvKey turns PLUGINS__STORAGE__PEBBLE__CACHE_SIZE into
+// plugins.storage.pebble.cacheSize. A part that has lower case is kept.
+func pluginEnvKey(name string) string {
+	parts := strings.Split(name, "__")
+	for i, p := range parts {
+		if strings.ToUpper(p) != p {
+			continue
+		}
+		if i <= 2 { // plugins, kind, name: lower_snake_case
+			parts[i] = strings.ToLower(p)
+			continue
+		}
+		words := strings.Split(strings.ToLower(p), "_")
+		for j, w := range words[1:] {
+			if w != "" {
+				words[j+1] = strings.ToUpper(w[:1]) + w[1:]
+			}
+		}
+		parts[i] = strings.Join(words, "")
+	}
+	return strings.Join(parts, ".")
+}
+
+// onePlugin checks plugins.KIND.NAME.FIELD. The fields are the plugin's own
+// business; only process is ours.
+func (l *loader) onePlugin(name string, e entry) (string, any, bool) {
+	parts := strings.Split(name, ".")
+	syntax := func(reason string) (string, any, bool) {
+		l.fail(&Error{Kind: ErrSyntax, Key: name, Reason: reason, Source: e.src})
+		return "", nil, false
+	}
+	if m, ok := e.value.(map[string]any); ok && len(m) == 0 && len(parts) < 4 {
+		return "", nil, false // plugins: {} and the like
+	}
+	if s, ok := e.value.(string); ok && strings.TrimSpace(s) == "" && len(parts) < 4 {
+		return "", nil, false
+	}
+	if slices.Contains(parts, "") {
+		return syntax("a part of the name is empty")
+	}
+	if len(parts) < 4 {
+		return syntax("write plugins.KIND.NAME.FIELD, with KIND one of " + orList(pluginKinds))
+	}
+	if !slices.Contains(pluginKinds, parts[1]) {
+		near := nearestOf(parts[1], func(yield func(string)) {
+			for _, k := range pluginKinds {
+				yield(k)
+			}
+		})
+		l.fail(&Error{Kind: ErrUnknownKey, Key: name, Nearest: near, Source: e.src})
+		return "", nil, false
+	}
+	if !pluginName.MatchString(parts[2]) {
+		return syntax(fmt.Sprintf("%q is not a plugin's name: lower case letters, digits and underscores", parts[2]))
+	}
+	if l.duplicate(name, name, e.src) {
+		return "", nil, false
+	}
+	v := e.value
+	if s, ok := v.(string); ok {
+		if err := checkText(strings.TrimSpace(s)); err != nil {
+			l.fail(&Error{Kind: ErrBadValue, Key: name, Reason: err.Error(), Source: e.src})
+			return "", nil, false
+		}
+		if e.src.Kind == FromEnv || e.src.Kind == FromFlag || e.src.Kind == FromRequest || formatIsProperties(e.src) {
+			v = inferScalar(s)
+		}
+	}
+	if parts[3] == "process" && len(parts) == 4 {
+		b, err := Key{Type: Bool}.parse(fmt.Sprint(v))
+		if err != nil {
+			l.fail(&Error{Kind: ErrBadValue, Key: name, Value: shorten(fmt.Sprint(v)), Reason: err.Error(), Source: e.src})
+			return "", nil, false
+		}
+		v = b
+	}
+	l.origin[name] = e.src
+	return name, v, true
+}
+
+func formatIsProperties(src Source) bool {
+	f, err := FormatOf(src.Name)
+	return src.Kind == FromFile && err == nil && f == FormatProperties
+}
+
+// withoutClashes drops paths that lie under a path that has a value, and says so.
+func (l *loader) withoutClashes(flat map[string]any) map[string]any {
+	for _, path := range slices.Sorted(maps.Keys(flat)) {
+		if !isPluginKey(path) {
+			continue
+		}
+		for i := strings.LastIndexByte(path, '.'); i > 0; i = strings.LastIndexByte(path[:i], '.') {
+			if _, clash := flat[path[:i]]; clash {
+				l.fail(&Error{Kind: ErrConflict, Key: path, Source: l.seen[path], Earlier: l.seen[path[:i]],
+					Reason: fmt.Sprintf("%s has a value of its own at %s", path[:i], l.seen[path[:i]])})
+				delete(flat, path)
+				break
+			}
+		}
+	}
+	return flat
+}
+
+// plugins returns the trees of the plugins and which run as a process.
+func (l *loader) plugins() (map[string]map[string]map[string]any, map[string]bool) {
+	trees, processes := map[string]map[string]map[string]any{}, map[string]bool{}
+	kinds, _ := l.k.Get("plugins").(map[string]any)
+	for kind, names := range kinds {
+		trees[kind] = map[string]map[string]any{}
+		names, _ := names.(map[string]any)
+		for name, tree := range names {
+			tree, _ := tree.(map[string]any)
+			if p, ok := tree["process"].(bool); ok {
+				processes[kind+"."+name] = p
+			}
+			delete(tree, "process")
+			trees[kind][name] = tree
+		}
+	}
+	return trees, processes
+}

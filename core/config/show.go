@@ -1,0 +1,164 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const redacted = "(hidden)"
+
+// Row is one line of `config show`.
+type Row struct {
+	Key     string
+	Value   string // hidden for secrets
+	Default bool
+	Source  Source
+}
+
+var secretField = regexp.MustCompile(`(?i)(password|secret|token|credential|private.?key|access.?key)`)
+
+// Show lists every key with an effect in this mode, every other key that was
+// set, and the plugins' fields, with the value and where it came from.
+func (l *Loaded) Show() []Row {
+	var rows []Row
+	for _, k := range keyTable().keys {
+		src, set := l.origin[k.Name]
+		if !set && (k.Status != Honoured || k.Applies&l.Mode == 0 || k.Sets != "") {
+			continue
+		}
+		rows = append(rows, Row{k.Name, k.shown(l.k.Get(k.path())), !set, src})
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.origin)) {
+		if !isPluginKey(name) {
+			continue
+		}
+		value := fmt.Sprint(l.pluginValue(name))
+		if secretField.MatchString(name[strings.LastIndexByte(name, '.')+1:]) && value != "" {
+			value = redacted
+		}
+		rows = append(rows, Row{name, value, false, l.origin[name]})
+	}
+	return rows
+}
+
+func (l *Loaded) pluginValue(name string) any {
+	parts := strings.SplitN(name, ".", 4)
+	if parts[3] == "process" {
+		return l.Config.Processes[parts[1]+"."+parts[2]]
+	}
+	return l.k.Get(name)
+}
+
+func (k Key) shown(v any) string {
+	s := k.format(v)
+	if k.Secret && s != "" {
+		return redacted
+	}
+	return s
+}
+
+// Change is one key that an update changed, as text.
+type Change struct{ Key, Old, New string }
+
+// Update applies properties text to a running configuration, as RocketMQ's
+// update-config request carries it, with the strictness of Load. All or
+// nothing: the new configuration and what changed, or [*Errors]. A key that is
+// not reloadable may be named with the value it has. The receiver stays as it is.
+func (l *Loaded) Update(text []byte) (*Loaded, []Change, error) {
+	n := &loader{table: keyTable(), mode: l.Mode, k: l.k.Copy(), origin: maps.Clone(l.origin)}
+	entries, errs := readEntries(FormatProperties, text, Source{Kind: FromRequest})
+	n.errs = errs
+	flat := n.accept(entries)
+	var changes []Change
+	for i := range n.table.keys {
+		k := &n.table.keys[i]
+		v, given := flat[k.path()]
+		if !given || k.Status != Honoured {
+			continue
+		}
+		old := l.k.Get(k.path())
+		if k.Sets != "" {
+			old = l.partOf(*k)
+		}
+		src := n.origin[k.Name]
+		switch {
+		case reflect.DeepEqual(old, v):
+			delete(flat, k.path())
+			n.restore(k.Name, l.origin)
+		case !k.Reloadable:
+			n.fail(&Error{Kind: ErrNotReloadable, Key: k.Name, Value: k.shown(v), Source: src,
+				Reason: "it is " + k.shown(old) + "; change the configuration and restart"})
+		default:
+			changes = append(changes, Change{k.Name, k.shown(old), k.shown(v)})
+		}
+	}
+	for path := range flat {
+		if isPluginKey(path) {
+			n.fail(&Error{Kind: ErrNotReloadable, Key: path, Source: n.origin[path], Reason: "change the configuration and restart"})
+		}
+	}
+	n.merge(flat)
+	if len(n.errs) > 0 {
+		return nil, nil, &Errors{n.errs}
+	}
+	out := n.finish()
+	if len(n.errs) > 0 {
+		return nil, nil, &Errors{n.errs}
+	}
+	out.File = l.File
+	return out, changes, nil
+}
+
+// restore takes the origin of a key from before the update.
+func (l *loader) restore(name string, before map[string]Source) {
+	if src, ok := before[name]; ok {
+		l.origin[name] = src
+	} else {
+		delete(l.origin, name)
+	}
+}
+
+// partOf is the present value of a key that sets a part of another one.
+func (l *Loaded) partOf(k Key) any {
+	switch k.Name {
+	case "listenPort":
+		return int64(portOf(l.listen()))
+	case "bindAddress":
+		return hostOf(l.listen())
+	default:
+		return hostOf(l.Config.Network.Advertise)
+	}
+}
+
+func (l *Loaded) listen() string {
+	if l.Mode == Namesrv {
+		return l.Config.Namesrv.Listen
+	}
+	return l.Config.Network.Listen
+}
+
+// Properties writes the effective configuration in RocketMQ's form, as the
+// get-config request is answered: bytes and the key's own unit without
+// suffixes, secrets left out. Keys of other modes and keys without effect are
+// not in it.
+func (l *Loaded) Properties() []byte {
+	var b bytes.Buffer
+	for _, k := range keyTable().keys {
+		if k.Status != Honoured || k.Applies&l.Mode == 0 || k.Secret {
+			continue
+		}
+		v := l.k.Get(k.path())
+		if k.Sets != "" {
+			if v = l.partOf(k); v == "" {
+				continue
+			}
+		}
+		fmt.Fprintf(&b, "%s=%v\n", k.Name, k.plain(v))
+	}
+	return b.Bytes()
+}
