@@ -62,6 +62,10 @@ type Facts struct {
 	NoWait bool
 	// Transaction is true when TRAN_MSG is "true".
 	Transaction bool
+	// Timer is true when one of the TIMER_… properties asks for a due time.
+	Timer bool
+	// PopCheckPoint is true when POP_CK is there; a send drops it.
+	PopCheckPoint bool
 }
 
 // Scan reads the facts of a property string. Of equal names the last counts.
@@ -85,6 +89,15 @@ func (f *Facts) Scan(props []byte) {
 					n = 0
 				}
 				f.Delay = int32(n)
+			}
+		case 6:
+			if string(p.Name) == PropPopCheckPoint {
+				f.PopCheckPoint = true
+			}
+		case 14, 15, 16:
+			switch string(p.Name) {
+			case PropTimerDelayMs, PropTimerDelaySec, PropTimerDeliverMs:
+				f.Timer = true
 			}
 		case 8:
 			switch string(p.Name) {

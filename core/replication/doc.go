@@ -20,8 +20,9 @@
 // # Offices
 //
 // Leading is an office with a term. OnRole is called for each change, in order,
-// never two at once; its context ends with the office. No Append is accepted
-// before OnRole returned for the office. State that must survive (identity,
+// never two at once; its context ends with the office. Before OnRole returned for
+// an office only OnRole itself may append (the engine writes what a new leader
+// must). State that must survive (identity,
 // votes, epochs) lies in Params.Dir and is synced in every flush mode, or is a
 // record of the log.
 package replication

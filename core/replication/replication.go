@@ -186,12 +186,6 @@ type Params struct {
 	// Sequencer is made for this replicator; it opens it for each office.
 	Sequencer *storage.Sequencer
 	Network   Network
-	// FlushSync is flushDiskType SYNC_FLUSH: nothing is Stored before it is
-	// durable here. Otherwise it is flushed every FlushInterval.
-	FlushSync     bool
-	FlushInterval time.Duration
-	// FlushTimeout bounds the wait for a flush (syncFlushTimeout).
-	FlushTimeout time.Duration
 	// OnRole is called for each change of office; see the package comment. Nil:
 	// not called. Its error means that the office cannot be taken: the
 	// replicator resigns, or fails to start when it has nobody to resign to.

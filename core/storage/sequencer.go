@@ -276,6 +276,31 @@ func (s *Sequencer) Rewind(p *Pending) error {
 	return nil
 }
 
+// Abandon undoes part of the latest Assign: the groups of p.Batches[from:], none
+// of which is in the log, while those before are. Their queue offsets and
+// positions will be given again. p is left as it is, since its groups are still
+// to be answered; it must not be assigned again. ErrOrder for any but the
+// latest.
+func (s *Sequencer) Abandon(p *Pending, from int) error {
+	if p != s.latest || !p.assigned || from >= len(p.Batches) {
+		return ErrOrder
+	}
+	for n := len(p.Batches) - 1; n >= from; n-- {
+		units := p.Batches[n].Units
+		for i := len(units) - 1; i >= 0; i-- {
+			*s.end(units[i].Queue) = units[i].Offset
+		}
+	}
+	s.tail = p.undoTail
+	if from > 0 {
+		s.tail = p.Batches[from-1].End()
+	} else {
+		s.last = p.undoTime
+	}
+	p.assigned, s.latest = false, nil
+	return nil
+}
+
 // baseOf is what Assign added to the relative positions of group i.
 func (p *Pending) baseOf(i int) message.Position {
 	for n := range p.Batches {

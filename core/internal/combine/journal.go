@@ -1,0 +1,118 @@
+package combine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hardpointmq/hardpoint/core/api"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/replication"
+)
+
+// needOf is the exact need of one group of records.
+func needOf(recs []*message.Record) Need {
+	n := Need{Groups: 1}
+	var f message.Facts
+	for _, r := range recs {
+		n.Bytes += r.Size()
+		f.Scan(r.Properties)
+		u, k := Count(r, &f)
+		n.Units += u
+		n.Keys += k
+	}
+	return n
+}
+
+// Count is how many units and keys a record with these facts has; it agrees
+// with message.Deriver.
+func Count(r *message.Record, f *message.Facts) (units, keys int) {
+	tx := r.SysFlag & message.SysTxMask
+	if tx == 0 || tx == message.SysTxCommit {
+		units = 1
+	}
+	if tx == message.SysTxRollback {
+		return units, 0
+	}
+	if len(f.UniqueKey) > 0 {
+		keys++
+	}
+	for i, c := range f.Keys {
+		if c != ' ' && (i == 0 || f.Keys[i-1] == ' ') {
+			keys++
+		}
+	}
+	return units, keys
+}
+
+// fill encodes the records as one group.
+func fill(s *Slot, recs []*message.Record, d *message.Deriver, edge bool) {
+	var f message.Facts
+	var v message.View
+	s.Begin()
+	for _, r := range recs {
+		f.Scan(r.Properties)
+		s.Record(r, r.Size(), d, &f, &v)
+	}
+	s.End(Ticket{}, false, edge)
+	s.Commit()
+}
+
+// waiter is the receiver of one Write or Submit.
+type waiter struct {
+	done func(kernel.Placed, error)
+}
+
+// Answer implements Receiver.
+func (w *waiter) Answer(b *Batch, from, _ int, o replication.Outcome, err error, scratch []byte) []byte {
+	if o == replication.NotStored || o == replication.Unknown {
+		w.done(kernel.Placed{Outcome: o}, failure(o, err))
+		return scratch
+	}
+	g := &b.Groups[from]
+	units := append([]message.Unit(nil), b.Units[g.Unit:g.Unit+g.Units]...)
+	w.done(kernel.Placed{Units: units, Outcome: o}, nil)
+	return scratch
+}
+
+// failure is the error of a group that is not, or perhaps not, in the log.
+func failure(o replication.Outcome, err error) error {
+	text := "the record was not stored"
+	if o == replication.Unknown {
+		text = "it is unknown whether the record was stored"
+	}
+	return &api.Error{ID: api.ServiceNotAvailable, Text: text, Err: err}
+}
+
+// Submit implements kernel.Journal.
+func (q *Queue) Submit(recs []*message.Record, done func(kernel.Placed, error)) {
+	for _, r := range recs {
+		if n := r.PropertiesSize(); n > message.MaxProperties {
+			done(kernel.Placed{Outcome: replication.NotStored}, &api.Error{ID: api.MessageIllegal, Text: fmt.Sprintf("properties of %d bytes, at most %d are allowed", n, message.MaxProperties)})
+			return
+		}
+	}
+	s, err := q.Reserve(&waiter{done}, needOf(recs))
+	if err != nil {
+		done(kernel.Placed{Outcome: replication.NotStored}, err)
+		return
+	}
+	fill(&s, recs, q.deriver, false)
+	q.Settle()
+}
+
+// Write implements kernel.Journal.
+func (q *Queue) Write(ctx context.Context, recs ...*message.Record) (kernel.Placed, error) {
+	type answer struct {
+		p   kernel.Placed
+		err error
+	}
+	c := make(chan answer, 1)
+	q.Submit(recs, func(p kernel.Placed, err error) { c <- answer{p, err} })
+	select {
+	case a := <-c:
+		return a.p, a.err
+	case <-ctx.Done():
+		return kernel.Placed{Outcome: replication.Unknown}, fmt.Errorf("waiting for the log: %w", ctx.Err())
+	}
+}

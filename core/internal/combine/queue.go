@@ -1,0 +1,472 @@
+package combine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/api"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/replication"
+	"github.com/hardpointmq/hardpoint/core/storage"
+)
+
+// ErrStopped: the broker is going down. Test with errors.Is.
+var ErrStopped = errors.New("the broker is shutting down")
+
+// Queue is the combining queue. It implements kernel.Journal and
+// replication.Sink.
+type Queue struct {
+	k       *kernel.Kernel
+	rep     replication.Replicator
+	deriver *message.Deriver // only its rules are used: topic names are always given
+	limit   int              // bytes of an ordinary batch
+
+	mu         sync.Mutex
+	open       *Batch // nil when all batches are under way
+	pool       []*Batch
+	made       int
+	larges     []*Batch
+	largeBytes int
+	room       chan struct{} // closed when there may be room again; nil: nobody waits
+	stopped    bool
+
+	running   atomic.Bool // somebody has the turn
+	appending atomic.Bool // the turn is inside Replicator.Append
+	turnC     chan struct{}
+	replyC    chan struct{}
+
+	dmu  sync.Mutex
+	done []result
+
+	scratch  sync.Pool
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	batches  plugin.Counter
+	records  plugin.Counter
+	refusals plugin.Counter
+}
+
+type result struct {
+	b        *Batch
+	from, to int
+	o        replication.Outcome
+	err      error
+}
+
+// New makes the queue and makes it the kernel's journal.
+func New(k *kernel.Kernel) *Queue {
+	q := &Queue{
+		k: k, deriver: message.NewDeriver(k.Config.Index), limit: batchBytes,
+		turnC: make(chan struct{}, 1), replyC: make(chan struct{}, 1),
+		batches:  k.Meter.Counter("journal_batches_total", "Batches handed to the replicator."),
+		records:  k.Meter.Counter("journal_groups_total", "Groups (messages or client batches) handed to the replicator."),
+		refusals: k.Meter.Counter("journal_refusals_total", "Writes refused because the log did not take them in time."),
+	}
+	q.scratch.New = func() any { b := make([]byte, 0, 32<<10); return &b }
+	q.ctx, q.cancel = context.WithCancel(context.Background())
+	k.Journal = q
+	k.Hooks.OnStop(q.stop)
+	return q
+}
+
+// Start begins to serve; the segment size and the replicator are known now.
+// core/broker calls it before the replicator starts, since taking office may
+// write.
+func (q *Queue) Start(rep replication.Replicator, segment int64) {
+	q.rep = rep
+	// A batch crosses at most one edge, so that each segment can begin with an
+	// image of the catalog.
+	q.limit = int(min(batchBytes, max(segment/4, 4<<10)))
+	q.mu.Lock()
+	q.open = newBatch(q, q.limit, batchRecords, false)
+	q.made = 1
+	q.mu.Unlock()
+	q.wg.Add(2)
+	go q.turnLoop()
+	go q.replyLoop()
+}
+
+// Limit is how many bytes of records fit into a shared batch.
+func (q *Queue) Limit() int { return q.limit }
+
+func (q *Queue) stop(ctx context.Context) error {
+	q.mu.Lock()
+	if q.stopped {
+		q.mu.Unlock()
+		return nil
+	}
+	q.stopped = true
+	q.wakeRoom()
+	q.mu.Unlock()
+	q.cancel()
+	over := make(chan struct{})
+	go func() { q.wg.Wait(); close(over) }()
+	select {
+	case <-over:
+		q.abandon()
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stopping the journal: %w", ctx.Err())
+	}
+}
+
+// abandon answers what never got its turn.
+func (q *Queue) abandon() {
+	q.mu.Lock()
+	left := q.larges
+	if q.open != nil && len(q.open.Groups) > 0 {
+		left = append(left, q.open)
+	}
+	q.open, q.larges = nil, nil
+	q.mu.Unlock()
+	for _, b := range left {
+		for b.writers.Load() != 0 {
+			runtime.Gosched()
+		}
+		b.refs.Store(int32(len(b.Groups)))
+		q.Done(&b.Pending, 0, len(b.Groups), replication.NotStored, ErrStopped)
+	}
+	q.answer()
+}
+
+// Reserve makes room for groups of one receiver. It waits for room at most
+// until the deadline (zero: Config.SendWait from now) and then fails with an
+// *api.Error that clients retry.
+func (q *Queue) Reserve(to Receiver, n Need) (Slot, error) {
+	if n.Bytes > q.limit || n.Groups > batchRecords || n.Units > batchRecords || n.Keys > 2*batchRecords {
+		return q.reserveLarge(to, n)
+	}
+	var timer plugin.Timer
+	for {
+		q.mu.Lock()
+		if q.stopped {
+			q.mu.Unlock()
+			return Slot{}, refusedBecause(ErrStopped)
+		}
+		if q.open != nil && q.open.fits(n) {
+			s := q.open.reserve(n, to)
+			q.mu.Unlock()
+			if timer != nil {
+				timer.Stop()
+			}
+			return s, nil
+		}
+		full := q.open != nil
+		wait := q.waitRoom()
+		q.mu.Unlock()
+		if full {
+			q.Settle() // somebody has to take the turn; perhaps it is us
+		}
+		if timer == nil {
+			timer = q.k.Clock.NewTimer(q.sendWait())
+		}
+		select {
+		case <-wait:
+		case <-timer.C():
+			q.refusals.Add(uint64(n.Groups))
+			return Slot{}, q.busy()
+		}
+	}
+}
+
+func (q *Queue) reserveLarge(to Receiver, n Need) (Slot, error) {
+	var timer plugin.Timer
+	for {
+		q.mu.Lock()
+		if q.stopped {
+			q.mu.Unlock()
+			return Slot{}, refusedBecause(ErrStopped)
+		}
+		if q.largeBytes == 0 || q.largeBytes+n.Bytes <= largeBytes {
+			q.largeBytes += n.Bytes
+			b := newBatch(q, n.Bytes, max(n.Groups, n.Units, (n.Keys+1)/2), true)
+			s := b.reserve(n, to)
+			q.larges = append(q.larges, b)
+			q.mu.Unlock()
+			if timer != nil {
+				timer.Stop()
+			}
+			return s, nil
+		}
+		wait := q.waitRoom()
+		q.mu.Unlock()
+		if timer == nil {
+			timer = q.k.Clock.NewTimer(q.sendWait())
+		}
+		select {
+		case <-wait:
+		case <-timer.C():
+			q.refusals.Add(uint64(n.Groups))
+			return Slot{}, q.busy()
+		}
+	}
+}
+
+func (q *Queue) sendWait() time.Duration {
+	if w := q.k.Config.SendWait; w > 0 {
+		return w
+	}
+	return 200 * time.Millisecond
+}
+
+// busy carries an identity that the Java 4.9 and Go clients retry, which
+// SystemBusy is not.
+func (q *Queue) busy() error {
+	return &api.Error{ID: api.ServiceNotAvailable, Text: fmt.Sprintf("[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while: the log of %s took no more for %v", q.k.Config.BrokerName, q.sendWait())}
+}
+
+func refusedBecause(err error) error {
+	return &api.Error{ID: api.ServiceNotAvailable, Text: "the broker does not accept this now", Err: err}
+}
+
+// waitRoom and wakeRoom are called with mu held.
+func (q *Queue) waitRoom() <-chan struct{} {
+	if q.room == nil {
+		q.room = make(chan struct{})
+	}
+	return q.room
+}
+
+func (q *Queue) wakeRoom() {
+	if q.room != nil {
+		close(q.room)
+		q.room = nil
+	}
+}
+
+// Settle takes the turn of the log if nobody has it.
+func (q *Queue) Settle() {
+	if q.running.CompareAndSwap(false, true) {
+		q.turn(2)
+	}
+}
+
+// turn holds the turn for some rounds, then gives it back or on, and answers.
+func (q *Queue) turn(rounds int) {
+	for i := 1; q.round(); i++ {
+		q.running.Store(false)
+		if !q.more() || !q.running.CompareAndSwap(false, true) {
+			q.answer()
+			return
+		}
+		if i == rounds {
+			q.turnC <- struct{}{} // the turn goes with it; at most one is under way
+			q.answer()
+			return
+		}
+	}
+	q.running.Store(false)
+	if q.more() && q.running.CompareAndSwap(false, true) {
+		q.turnC <- struct{}{}
+	}
+	q.answer()
+}
+
+func (q *Queue) turnLoop() {
+	defer q.wg.Done()
+	for {
+		select {
+		case <-q.turnC:
+			q.turn(8)
+		case <-q.ctx.Done():
+			return
+		}
+	}
+}
+
+// more reports whether a round would find something.
+func (q *Queue) more() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.open != nil && len(q.open.Groups) > 0 || len(q.larges) > 0
+}
+
+// round hands one batch to the replicator; false when there is none. The caller
+// has the turn.
+func (q *Queue) round() bool {
+	q.mu.Lock()
+	var b *Batch
+	switch {
+	case q.open != nil && len(q.open.Groups) > 0:
+		b = q.open
+		switch {
+		case len(q.pool) > 0:
+			n := len(q.pool) - 1
+			q.open, q.pool = q.pool[n], q.pool[:n]
+			q.wakeRoom()
+		case q.made < maxBatches:
+			q.made++
+			q.open = newBatch(q, q.limit, batchRecords, false)
+			q.wakeRoom()
+		default:
+			q.open = nil // recycle gives the next one
+		}
+	case len(q.larges) > 0:
+		b = q.larges[0]
+		q.larges = append(q.larges[:0], q.larges[1:]...)
+	}
+	q.mu.Unlock()
+	if b == nil {
+		return false
+	}
+	for b.writers.Load() != 0 {
+		runtime.Gosched()
+	}
+	q.image(b)
+	q.append(b)
+	return true
+}
+
+func (q *Queue) append(b *Batch) {
+	n := len(b.Groups)
+	q.batches.Add(1)
+	q.records.Add(uint64(n))
+	b.refs.Store(held + int32(n))
+	q.appending.Store(true)
+	err := q.rep.Append(q.ctx, &b.Pending, q)
+	q.appending.Store(false)
+	if err != nil {
+		q.Done(&b.Pending, 0, n, replication.NotStored, err)
+		q.unref(b, held)
+		return
+	}
+	q.unref(b, held-int32(len(b.Batches)))
+}
+
+// image puts a catalog image before b when b crosses a segment edge, or when
+// the log is about to begin a segment.
+func (q *Queue) image(b *Batch) {
+	src, seq := q.k.Images, q.k.Sequencer
+	if src == nil || seq == nil || seq.Segment() == 0 {
+		return
+	}
+	seg, tail := seq.Segment(), int64(seq.Tail())
+	room := seg - tail%seg
+	if room < seg && int64(len(b.Buf))+message.BlankSize <= room {
+		return // stays inside the segment under way
+	}
+	recs := src.Image(seq.Ends)
+	if len(recs) == 0 {
+		return
+	}
+	i := &imageReceiver{q: q}
+	n := needOf(recs)
+	if int64(n.Bytes)+int64(b.Groups[0].Len)+2*message.BlankSize > seg {
+		return // the group at the front would not fit behind it
+	}
+	ib := newBatch(q, n.Bytes, max(n.Units, (n.Keys+1)/2, 1), true)
+	s := ib.reserve(n, i)
+	fill(&s, recs, q.deriver, true)
+	q.append(ib)
+}
+
+type imageReceiver struct{ q *Queue }
+
+// Answer implements Receiver: an image that was not stored is made again at the
+// next edge.
+func (i *imageReceiver) Answer(_ *Batch, _, _ int, o replication.Outcome, err error, scratch []byte) []byte {
+	if o == replication.NotStored || o == replication.Unknown {
+		i.q.k.Log.Warn("the catalog image at the start of a segment was not stored", "outcome", o, "error", err)
+	}
+	return scratch
+}
+
+// Done implements replication.Sink.
+func (q *Queue) Done(p *storage.Pending, from, to int, o replication.Outcome, err error) {
+	q.dmu.Lock()
+	q.done = append(q.done, result{p.Owner.(*Batch), from, to, o, err})
+	q.dmu.Unlock()
+	// Inside Append the holder of the turn answers when it has given the turn
+	// back. It clears the flag before it looks, we enqueue before we look: one
+	// of us sees the other.
+	if !q.appending.Load() {
+		select {
+		case q.replyC <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (q *Queue) replyLoop() {
+	defer q.wg.Done()
+	for {
+		select {
+		case <-q.replyC:
+			q.answer()
+		case <-q.ctx.Done():
+			q.answer()
+			return
+		}
+	}
+}
+
+// answer tells all receivers what is known. Several goroutines may do it at
+// once, each for what it took.
+func (q *Queue) answer() {
+	q.dmu.Lock()
+	if len(q.done) == 0 {
+		q.dmu.Unlock()
+		return
+	}
+	var few [4]result
+	mine := append(few[:0], q.done...)
+	clear(q.done)
+	q.done = q.done[:0]
+	q.dmu.Unlock()
+	sp := q.scratch.Get().(*[]byte)
+	for i := range mine {
+		r := &mine[i]
+		q.tell(r, sp)
+		q.unref(r.b, int32(r.to-r.from))
+	}
+	if cap(*sp) > 1<<20 {
+		*sp = make([]byte, 0, 32<<10)
+	}
+	q.scratch.Put(sp)
+}
+
+func (q *Queue) tell(r *result, sp *[]byte) {
+	runs := r.b.runs
+	for i := range runs {
+		u := &runs[i]
+		from, to := max(int(u.first), r.from), min(int(u.first+u.n), r.to)
+		if from < to {
+			*sp = u.to.Answer(r.b, from, to, r.o, r.err, (*sp)[:0])
+		}
+	}
+}
+
+// free is the Free of every storage.Batch.
+func (q *Queue) free(sb *storage.Batch) { q.unref(sb.Owner.(*Batch), 1) }
+
+// unref gives up n references; the last one recycles the batch.
+func (q *Queue) unref(b *Batch, n int32) {
+	if b.refs.Add(-n) != 0 {
+		return
+	}
+	bytes := cap(b.Buf)
+	b.Pending.Reset()
+	b.Tickets = b.Tickets[:0]
+	clear(b.runs)
+	b.runs = b.runs[:0]
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case b.large:
+		q.largeBytes = max(0, q.largeBytes-bytes)
+	case q.open == nil:
+		q.open = b
+	default:
+		q.pool = append(q.pool, b)
+		return
+	}
+	q.wakeRoom()
+}

@@ -1,0 +1,123 @@
+package kernel
+
+import (
+	"context"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/replication"
+	"github.com/hardpointmq/hardpoint/core/storage"
+)
+
+// Hooks are what several behaviours need of each other's events. Constructors
+// register; nothing registers after Start. Hooks of a kind run in order of
+// registration, stop hooks in the opposite one.
+type Hooks struct {
+	start        []func(ctx context.Context) error
+	stop         []func(ctx context.Context) error
+	published    []func(upTo message.Position, units []message.Unit)
+	truncated    []func(to message.Position)
+	expired      []func(first message.Position)
+	role         []func(ctx context.Context, r replication.Role) error
+	disconnect   []func(c *Conn)
+	topicRemoved []func(topic string)
+	topicChanged []func(topic string)
+	groupRemoved []func(group string)
+}
+
+// OnStart and OnStop bracket the life of a behaviour: after the first office,
+// before the transports listen, and in reverse.
+func (h *Hooks) OnStart(f func(ctx context.Context) error) { h.start = append(h.start, f) }
+
+// OnStop registers a stop hook; it may run although Start failed or never ran.
+func (h *Hooks) OnStop(f func(ctx context.Context) error) { h.stop = append(h.stop, f) }
+
+// OnPublished is called when records became readable; it must not block.
+func (h *Hooks) OnPublished(f func(upTo message.Position, units []message.Unit)) {
+	h.published = append(h.published, f)
+}
+
+// OnTruncated is called when the log was cut below what was published.
+func (h *Hooks) OnTruncated(f func(to message.Position)) { h.truncated = append(h.truncated, f) }
+
+// OnExpired is called when retention dropped segments.
+func (h *Hooks) OnExpired(f func(first message.Position)) { h.expired = append(h.expired, f) }
+
+// OnRole is called at each change of office.
+func (h *Hooks) OnRole(f func(ctx context.Context, r replication.Role) error) {
+	h.role = append(h.role, f)
+}
+
+// OnDisconnect is called when a connection is gone.
+func (h *Hooks) OnDisconnect(f func(c *Conn)) { h.disconnect = append(h.disconnect, f) }
+
+// OnTopicChanged is called after a topic was created, changed or removed.
+func (h *Hooks) OnTopicChanged(f func(topic string)) { h.topicChanged = append(h.topicChanged, f) }
+
+// OnTopicRemoved is called after a topic was removed.
+func (h *Hooks) OnTopicRemoved(f func(topic string)) { h.topicRemoved = append(h.topicRemoved, f) }
+
+// OnGroupRemoved is called after a group was removed.
+func (h *Hooks) OnGroupRemoved(f func(group string)) { h.groupRemoved = append(h.groupRemoved, f) }
+
+// TopicChanged runs the hooks; the catalog calls it, removed tells how.
+func (h *Hooks) TopicChanged(topic string, removed bool) {
+	if removed {
+		for _, f := range h.topicRemoved {
+			f(topic)
+		}
+	}
+	for _, f := range h.topicChanged {
+		f(topic)
+	}
+}
+
+// GroupRemoved runs the hooks; the catalog calls it.
+func (h *Hooks) GroupRemoved(group string) {
+	for _, f := range h.groupRemoved {
+		f(group)
+	}
+}
+
+// Start runs the start hooks; when one fails, the stop hooks of those that ran
+// are the caller's to run with Stop.
+func (h *Hooks) Start(ctx context.Context) error {
+	for _, f := range h.start {
+		if err := f(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop runs all stop hooks in reverse and returns the first error.
+func (h *Hooks) Stop(ctx context.Context) error {
+	var first error
+	for i := len(h.stop) - 1; i >= 0; i-- {
+		if err := h.stop[i](ctx); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// Events gives the store what runs the hooks; failed is called once.
+func (h *Hooks) Events(failed func(error)) storage.Events {
+	return storage.Events{
+		Published: func(upTo message.Position, units []message.Unit) {
+			for _, f := range h.published {
+				f(upTo, units)
+			}
+		},
+		Truncated: func(to message.Position) {
+			for _, f := range h.truncated {
+				f(to)
+			}
+		},
+		Expired: func(first message.Position) {
+			for _, f := range h.expired {
+				f(first)
+			}
+		},
+		Failed: failed,
+	}
+}

@@ -1,0 +1,277 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/api"
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/replication"
+	"github.com/hardpointmq/hardpoint/core/storage"
+)
+
+// Config is what the engine needs to know of one broker group. Names are
+// RocketMQ's; core/config maps its keys here.
+type Config struct {
+	ClusterName, BrokerName string
+	BrokerID                int64
+	// Advertise is the address in routes, message ids and store hosts.
+	Advertise netip.AddrPort
+	// Dir is where the engine keeps config/ and its snapshots.
+	Dir string
+	// Permission is brokerPermission: 4 read, 2 write.
+	Permission int32
+	// MaxMessageSize bounds a body in bytes.
+	MaxMessageSize int
+	// Region is MSG_REGION, TraceOn is TRACE_ON.
+	Region  string
+	TraceOn bool
+
+	AutoCreateTopic       bool
+	AutoCreateGroup       bool
+	DefaultTopicQueueNums int32
+	// TraceTopic, when not empty, is created at start (traceTopicEnable).
+	TraceTopic string
+
+	// LongPolling false: a pull is parked for ShortPolling at most.
+	LongPolling  bool
+	ShortPolling time.Duration
+	// Hot and Cold bound what one pull gathers, FilterScan the units looked at.
+	Hot, Cold  storage.Limit
+	FilterScan int32
+	// MaxQueryBatch bounds a key query (maxMsgsNumBatch).
+	MaxQueryBatch int32
+
+	// OffsetInterval is how often changed offsets become a record (at most one
+	// second) and FileInterval how often consumerOffset.json is written.
+	OffsetInterval, FileInterval time.Duration
+	// ChannelExpired drops clients without heartbeat.
+	ChannelExpired time.Duration
+	NotifyIDs      bool
+	// SendWait is how long a send may wait for room before it is refused.
+	SendWait time.Duration
+	Index    message.IndexRules
+
+	_ struct{}
+}
+
+// Kernel is made by core/broker, filled by the constructors of behaviours, and
+// not changed after Start but for what says so.
+type Kernel struct {
+	Config Config
+	Log    *slog.Logger
+	Clock  plugin.Clock
+	Meter  plugin.Meter
+
+	Store      storage.Store
+	Replicator replication.Replicator
+	Sequencer  *storage.Sequencer
+	Journal    Journal
+	Topics     Topics
+	Groups     Groups
+	Offsets    Offsets
+	// Images makes the catalog image that begins a segment; nil: none.
+	Images ImageSource
+	Hooks  Hooks
+
+	sender   Sender
+	handlers map[int32]HandlerFunc
+	conns    sync.Map // peer id → *Conn
+	opaque   atomic.Int32
+	role     atomic.Pointer[replication.Role]
+	writable atomic.Bool
+	refuse   atomic.Pointer[string] // why nothing is accepted; nil: all is well
+
+	// StoreHost is Advertise as it stands in records.
+	StoreHost message.Host
+	// BrokerProperties are appended to the properties of every sent message.
+	BrokerProperties []byte
+	// RegionBytes is Config.Region.
+	RegionBytes []byte
+}
+
+// New makes a kernel with its store; behaviours fill in the rest.
+func New(cfg Config, s plugin.Settings, store storage.Store) *Kernel {
+	s = s.WithDefaults()
+	k := &Kernel{
+		Config: cfg, Log: s.Logger, Clock: s.Clock, Meter: s.Meter, Store: store,
+		handlers: map[int32]HandlerFunc{},
+	}
+	k.SetAdvertise(cfg.Advertise)
+	k.role.Store(&replication.Role{})
+	return k
+}
+
+// SetAdvertise sets the advertised address when the listener's port is known;
+// before Start only.
+func (k *Kernel) SetAdvertise(a netip.AddrPort) {
+	k.Config.Advertise = a
+	k.StoreHost = message.HostOf(a)
+	k.RegionBytes = []byte(k.Config.Region)
+	on := "false"
+	if k.Config.TraceOn {
+		on = "true"
+	}
+	p := message.AppendProperty(nil, message.PropRegion, k.Config.Region)
+	p = message.AppendProperty(p, message.PropTraceOn, on)
+	k.BrokerProperties = message.AppendProperty(p, message.PropCluster, k.Config.ClusterName)
+}
+
+// ErrNoOffice: this node may not write now; the text says why. Test with
+// errors.Is.
+var ErrNoOffice = errors.New("this broker takes no writes now")
+
+// Role is the present office.
+func (k *Kernel) Role() replication.Role { return *k.role.Load() }
+
+// TakeOffice is the replicator's OnRole. The hooks run in order; when one fails
+// the office is not taken.
+func (k *Kernel) TakeOffice(ctx context.Context, r replication.Role) error {
+	k.writable.Store(false)
+	k.role.Store(&r)
+	for _, h := range k.Hooks.role {
+		if err := h(ctx, r); err != nil {
+			return fmt.Errorf("taking office as %s of term %d: %w", r.Kind, r.Term, err)
+		}
+	}
+	k.writable.Store(r.Kind == replication.RoleLeader && r.ReadOnly == "")
+	return nil
+}
+
+// Writable returns nil when records of clients may be ordered, else an
+// *api.Error whose identity clients retry.
+func (k *Kernel) Writable() error {
+	if why := k.refuse.Load(); why != nil {
+		return &api.Error{ID: api.ServiceNotAvailable, Text: *why, Err: ErrNoOffice}
+	}
+	if !k.writable.Load() {
+		r := k.Role()
+		text := fmt.Sprintf("broker %s is %s of term %d", k.Config.BrokerName, r.Kind, r.Term)
+		if r.ReadOnly != "" {
+			text = "broker " + k.Config.BrokerName + " is read-only: " + r.ReadOnly
+		}
+		return &api.Error{ID: api.ServiceNotAvailable, Text: text, Err: ErrNoOffice}
+	}
+	return nil
+}
+
+// Refuse makes Writable fail with the text, "" ends that. Safe at any time.
+func (k *Kernel) Refuse(why string) {
+	if why == "" {
+		k.refuse.Store(nil)
+		return
+	}
+	k.refuse.Store(&why)
+}
+
+// Handle registers the handler of a request code; a code has one handler.
+func (k *Kernel) Handle(code int32, h HandlerFunc) {
+	if _, dup := k.handlers[code]; dup {
+		panic(fmt.Sprintf("kernel: request code %d has two handlers", code))
+	}
+	k.handlers[code] = h
+}
+
+// SetSender registers the behaviour that takes sends; they are not dispatched
+// one by one.
+func (k *Kernel) SetSender(s Sender) { k.sender = s }
+
+// Settle implements transport.Handler.
+func (k *Kernel) Settle() { k.sender.Settle() }
+
+// Placed tells where the records of one Write are.
+type Placed struct {
+	// Units are copies, in order of the records (those with units).
+	Units   []message.Unit
+	Outcome replication.Outcome
+}
+
+// Journal brings records into the log: the combining queue in front of the
+// replicator. Safe for concurrent use.
+type Journal interface {
+	// Write orders the records as one group, all or none, and returns when
+	// their promise is met and they are published, or with an error that says
+	// what became of them. FlushDiskTimeout and the like are outcomes, not
+	// errors. ctx bounds waiting, not the record. It must not be called from a
+	// Published hook or a Submit callback.
+	Write(ctx context.Context, recs ...*message.Record) (Placed, error)
+	// Submit is Write without waiting: done is called exactly once, possibly
+	// before Submit returns, and must not block.
+	Submit(recs []*message.Record, done func(Placed, error))
+}
+
+// ImageSource makes catalog images; the journal asks it at each segment edge.
+type ImageSource interface {
+	// Image returns the records of a full image of the catalog as of everything
+	// ordered so far; ends lists the next offset of every queue. It is called by
+	// the holder of the turn of the log and must not write to the journal. No
+	// records: no image is due in this segment.
+	Image(ends func(yield func(q message.Queue, next int64) bool)) []*message.Record
+}
+
+// Topic is a topic as handlers see it: immutable, replaced whole on change.
+type Topic struct {
+	Config command.TopicConfig
+	// System: reserved; Internal: never shown to clients.
+	System, Internal bool
+}
+
+// Perm bits (PermName).
+const (
+	PermInherit int32 = 1
+	PermWrite   int32 = 2
+	PermRead    int32 = 4
+)
+
+// Topics is the catalog's table of topics. Look-ups take no lock and allocate
+// nothing. Changes return when they are published.
+type Topics interface {
+	// Lookup returns nil for an unknown topic.
+	Lookup(name []byte) *Topic
+	// Named is Lookup by string.
+	Named(name string) *Topic
+	// AutoCreate makes a topic from a template by RocketMQ's rules
+	// (createTopicInSendMessageMethod). TopicNotExist when that is not allowed.
+	AutoCreate(ctx context.Context, name, template string, queues int32, unit bool) (*Topic, error)
+	// Ensure returns the topic, made with these settings when it is absent.
+	Ensure(ctx context.Context, t command.TopicConfig) (*Topic, error)
+	// Put creates or replaces a topic.
+	Put(ctx context.Context, t command.TopicConfig) error
+	// Remove deletes a topic; unknown ones are no error.
+	Remove(ctx context.Context, name string) error
+	// All lists topics that are not internal, sorted by name, and the version.
+	All() ([]*Topic, command.DataVersion)
+}
+
+// Groups is the catalog's table of subscription groups.
+type Groups interface {
+	// Named returns nil for an unknown group.
+	Named(name string) *command.SubscriptionGroupConfig
+	// Ensure returns the group, auto-created with defaults when that is
+	// allowed; GroupNotExist otherwise.
+	Ensure(ctx context.Context, name string) (*command.SubscriptionGroupConfig, error)
+	Put(ctx context.Context, g command.SubscriptionGroupConfig) error
+	Remove(ctx context.Context, name string, cleanOffsets bool) error
+	All() ([]*command.SubscriptionGroupConfig, command.DataVersion)
+}
+
+// Offsets is the catalog's table of consumer progress.
+type Offsets interface {
+	// Committed is the next offset to consume.
+	Committed(group string, q message.Queue) (int64, bool)
+	// Commit remembers progress at once and makes it a record within
+	// Config.OffsetInterval.
+	Commit(group string, q message.Queue, offset int64)
+	// All is a copy: "topic@group" → queue id → offset.
+	All() (map[string]map[int32]int64, command.DataVersion)
+	// Of lists the topics for which a group has progress.
+	Of(group string) []string
+}

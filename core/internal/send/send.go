@@ -1,0 +1,377 @@
+package send
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/hardpointmq/hardpoint/core/api"
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/combine"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+)
+
+// versionMaxReconsume is the client version (V3_4_9) from which the header's
+// maxReconsumeTimes counts.
+const versionMaxReconsume = 121
+
+// Send is the behaviour; it implements kernel.Sender.
+type Send struct {
+	k       *kernel.Kernel
+	q       *combine.Queue
+	ids     *idMaker
+	deriver *message.Deriver
+
+	sent    plugin.Counter
+	refused plugin.Counter
+}
+
+// New makes the behaviour and registers it with the kernel.
+func New(k *kernel.Kernel, q *combine.Queue) *Send {
+	s := &Send{
+		k: k, q: q, ids: newIDMaker(k),
+		deriver: message.NewDeriver(k.Config.Index),
+		sent:    k.Meter.Counter("messages_in_total", "Messages that clients sent and the log took."),
+		refused: k.Meter.Counter("send_refused_total", "Sends refused before or after ordering."),
+	}
+	k.SetSender(s)
+	return s
+}
+
+// connState is what the behaviour keeps of a connection; it implements
+// combine.Receiver. The collected part belongs to the reader of the connection.
+type connState struct {
+	s    *Send
+	c    *kernel.Conn
+	req  command.SendRequest
+	recs []entry
+	grps []group
+}
+
+// entry is one record to be encoded.
+type entry struct {
+	rec   message.Record
+	facts message.Facts
+	size  int
+	keys  int
+}
+
+// group is one request: one record, or the records of a batch.
+type group struct {
+	first, n int
+	bytes    int
+	keys     int
+	ticket   combine.Ticket
+	noWait   bool
+}
+
+// Flags of a ticket.
+const (
+	flagOneway = 1 << iota
+	flagBatch
+)
+
+// Opened implements kernel.Sender.
+func (s *Send) Opened(c *kernel.Conn) any { return &connState{s: s, c: c} }
+
+// Settle implements kernel.Sender.
+func (s *Send) Settle() { s.q.Settle() }
+
+// Collect implements kernel.Sender.
+func (s *Send) Collect(c *kernel.Conn, h *command.Header, f *command.Frame) {
+	st := c.Sender.(*connState)
+	t := combine.Ticket{Opaque: h.Opaque, Kind: uint8(h.Type)}
+	if h.IsOneway() {
+		t.Flags = flagOneway
+	}
+	first := len(st.recs)
+	if err := st.take(h, f, &t); err != nil {
+		clear(st.recs[first:])
+		st.recs = st.recs[:first]
+		s.refused.Add(1)
+		st.refuse(&t, err)
+	}
+}
+
+// take validates a request and adds its records and its group.
+func (st *connState) take(h *command.Header, f *command.Frame, t *combine.Ticket) error {
+	s, k := st.s, st.s.k
+	r := &st.req
+	if err := r.Decode(h); err != nil {
+		return err
+	}
+	if err := k.Writable(); err != nil {
+		return err
+	}
+	topic, err := s.topicOf(r)
+	if err != nil {
+		return err
+	}
+	if r.QueueID >= max(topic.Config.WriteQueueNums, topic.Config.ReadQueueNums) {
+		return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("request queueId[%d] is illegal, topic %s has %d write and %d read queues", r.QueueID, topic.Config.TopicName, topic.Config.WriteQueueNums, topic.Config.ReadQueueNums)}
+	}
+	queue := r.QueueID
+	if queue < 0 {
+		queue = rand.Int32N(max(topic.Config.WriteQueueNums, 1))
+	}
+	base := message.Record{
+		Topic: topic.Config.TopicName, QueueID: queue,
+		SysFlag:  r.SysFlag &^ (message.SysTxMask | message.SysBornHostV6 | message.SysStoreHostV6 | message.SysNeedUnwrap | message.SysInnerBatch),
+		BornTime: r.BornTimestamp, BornHost: st.c.Born, StoreHost: k.StoreHost,
+		BrokerProperties: k.BrokerProperties,
+	}
+	g := group{first: len(st.recs)}
+	if r.Batch {
+		t.Flags |= flagBatch
+		err = st.takeBatch(&base, f.Body, &g)
+	} else {
+		base.Flag, base.ReconsumeTimes, base.Body, base.Properties = r.Flag, max(r.ReconsumeTimes, 0), f.Body, r.Properties
+		err = st.takeOne(&base, r, &g)
+	}
+	if err != nil {
+		return err
+	}
+	if n := k.Sequencer.Segment(); int64(g.bytes)+message.BlankSize > n {
+		return &api.Error{ID: api.MessageIllegal, Text: fmt.Sprintf("the message needs %d bytes in the log, whose segments (mappedFileSizeCommitLog) have %d", g.bytes, n)}
+	}
+	g.n = len(st.recs) - g.first
+	g.ticket = *t
+	st.grps = append(st.grps, g)
+	return nil
+}
+
+// takeOne adds a single message; base may be redirected to the dead letters.
+func (st *connState) takeOne(base *message.Record, r *command.SendRequest, g *group) error {
+	if len(base.Body) == 0 {
+		return &api.Error{ID: api.MessageIllegal, Text: "the message body is empty"}
+	}
+	if n := st.s.k.Config.MaxMessageSize; len(base.Body) > n {
+		return &api.Error{ID: api.MessageIllegal, Text: fmt.Sprintf("the message body has %d bytes, at most %d (maxMessageSize) are allowed", len(base.Body), n)}
+	}
+	var f message.Facts
+	f.Scan(base.Properties)
+	retry := strings.HasPrefix(base.Topic, message.RetryPrefix)
+	if retry {
+		if err := st.s.retry(base, r, st.c); err != nil {
+			return err
+		}
+		// A client that re-sends a failed message names a delay; until delays
+		// exist the retry comes at once, like that of request 36.
+		if f.Delay > 0 {
+			base.Properties = message.AppendWithout(nil, base.Properties, message.PropDelay)
+			f.Scan(base.Properties)
+		}
+	}
+	g.noWait = f.NoWait
+	return st.add(base, &f, g)
+}
+
+// takeBatch adds the messages of a client batch.
+func (st *connState) takeBatch(base *message.Record, body []byte, g *group) error {
+	if strings.HasPrefix(base.Topic, message.RetryPrefix) {
+		return &api.Error{ID: api.MessageIllegal, Text: "a batch may not be sent to a retry topic"}
+	}
+	if len(body) == 0 {
+		return &api.Error{ID: api.MessageIllegal, Text: "the batch is empty"}
+	}
+	g.noWait = true
+	for len(body) > 0 {
+		var it message.BatchItem
+		var err error
+		if body, err = message.NextBatchItem(body, &it); err != nil {
+			return &api.Error{ID: api.MessageIllegal, Text: "the batch cannot be read", Err: err}
+		}
+		if len(it.Body) == 0 {
+			return &api.Error{ID: api.MessageIllegal, Text: fmt.Sprintf("message %d of the batch has an empty body", len(st.recs)-g.first)}
+		}
+		rec := *base
+		rec.Flag, rec.Body, rec.Properties = it.Flag, it.Body, it.Properties
+		var f message.Facts
+		f.Scan(rec.Properties)
+		if f.Delay > 0 {
+			return &api.Error{ID: api.MessageIllegal, Text: "messages of a batch may not be delayed"}
+		}
+		g.noWait = g.noWait && f.NoWait
+		if err := st.add(&rec, &f, g); err != nil {
+			return err
+		}
+	}
+	if n := st.s.k.Config.MaxMessageSize; g.bytes > n {
+		return &api.Error{ID: api.MessageIllegal, Text: fmt.Sprintf("the batch needs %d bytes in the log, at most %d (maxMessageSize) are allowed", g.bytes, n)}
+	}
+	return nil
+}
+
+// add adds a record to the group under way.
+func (st *connState) add(rec *message.Record, f *message.Facts, g *group) error {
+	switch {
+	case f.Transaction:
+		return &api.Error{ID: api.NoPermission, Text: "this broker takes no transactional messages yet"}
+	case f.Delay > 0 || f.Timer:
+		return &api.Error{ID: api.MessageIllegal, Text: "this broker does not delay messages yet (property DELAY or TIMER_*)"}
+	case f.PopCheckPoint:
+		rec.Properties = message.AppendWithout(nil, rec.Properties, message.PropPopCheckPoint)
+		f.Scan(rec.Properties)
+	}
+	if len(f.UniqueKey) == 0 {
+		rec.Properties = message.AppendProperty(bytes.Clone(rec.Properties), message.PropUniqueKey, st.s.ids.next())
+		f.Scan(rec.Properties)
+	}
+	if n := rec.PropertiesSize(); n > message.MaxProperties {
+		return &api.Error{ID: api.MessageIllegal, Text: fmt.Sprintf("the message's properties have %d bytes with the broker's own, at most %d are allowed", n, message.MaxProperties)}
+	}
+	e := entry{rec: *rec, facts: *f, size: rec.Size()}
+	_, e.keys = combine.Count(rec, f)
+	g.bytes += e.size
+	g.keys += e.keys
+	st.recs = append(st.recs, e)
+	return nil
+}
+
+// topicOf finds or creates the topic of a send.
+func (s *Send) topicOf(r *command.SendRequest) (*kernel.Topic, error) {
+	k := s.k
+	t := k.Topics.Lookup(r.Topic)
+	if t == nil {
+		name := string(r.Topic)
+		if err := message.CheckTopic(name); err != nil {
+			return nil, &api.Error{ID: api.InvalidParameter, Text: err.Error()}
+		}
+		if !message.MaySend(name) {
+			return nil, forbidden(name)
+		}
+		var err error
+		ctx := context.Background() // bounded by the journal's own limits
+		if group, ok := strings.CutPrefix(name, message.RetryPrefix); ok {
+			if k.Groups.Named(group) == nil {
+				return nil, groupUnknown(group)
+			}
+			t, err = k.Topics.Ensure(ctx, Derived(name))
+		} else {
+			t, err = k.Topics.AutoCreate(ctx, name, string(r.DefaultTopic), r.DefaultTopicQueueNums, r.UnitMode)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if (t.System || t.Internal) && !message.MaySend(t.Config.TopicName) {
+		return nil, forbidden(t.Config.TopicName)
+	}
+	if t.Config.Perm&kernel.PermWrite == 0 {
+		return nil, &api.Error{ID: api.NoPermission, Text: fmt.Sprintf("the topic[%s] sending message is forbidden: its permission %d lacks write (2)", t.Config.TopicName, t.Config.Perm)}
+	}
+	if k.Config.Permission&kernel.PermWrite == 0 && t.Config.Order {
+		return nil, &api.Error{ID: api.NoPermission, Text: fmt.Sprintf("the broker[%s] sending message is forbidden: brokerPermission %d lacks write (2)", k.Config.BrokerName, k.Config.Permission)}
+	}
+	return t, nil
+}
+
+func forbidden(topic string) error {
+	return &api.Error{ID: api.NoPermission, Text: fmt.Sprintf("sending message to topic[%s] is forbidden: it is reserved", topic)}
+}
+
+func groupUnknown(group string) error {
+	return &api.Error{ID: api.GroupNotExist, Text: fmt.Sprintf("subscription group [%s] does not exist", group)}
+}
+
+// Derived is the configuration of a retry or dead-letter topic.
+func Derived(name string) command.TopicConfig {
+	return command.TopicConfig{
+		TopicName: name, ReadQueueNums: 1, WriteQueueNums: 1,
+		Perm: kernel.PermRead | kernel.PermWrite, TopicFilterType: "SINGLE_TAG",
+	}
+}
+
+// retry handles a message that a client sends to a retry topic itself: beyond
+// the limit it goes to the dead letters.
+func (s *Send) retry(rec *message.Record, r *command.SendRequest, c *kernel.Conn) error {
+	name := strings.TrimPrefix(rec.Topic, message.RetryPrefix)
+	g := s.k.Groups.Named(name)
+	if g == nil {
+		return groupUnknown(name)
+	}
+	limit := int32(g.RetryMaxTimes)
+	if r.MaxReconsumeTimes >= 0 && c.Version() >= versionMaxReconsume {
+		limit = r.MaxReconsumeTimes
+	}
+	if r.ReconsumeTimes <= limit {
+		return nil
+	}
+	dlq, err := s.k.Topics.Ensure(context.Background(), Derived(message.DLQPrefix+name))
+	if err != nil {
+		return err
+	}
+	rec.Topic, rec.QueueID = dlq.Config.TopicName, 0
+	return nil
+}
+
+// Flush implements kernel.Sender.
+func (s *Send) Flush(c *kernel.Conn) {
+	st := c.Sender.(*connState)
+	limit := s.q.Limit()
+	for at := 0; at < len(st.grps); {
+		n := combine.Need{}
+		to := at
+		for ; to < len(st.grps); to++ {
+			g := &st.grps[to]
+			if to > at && (n.Bytes+g.bytes > limit || n.Units+g.n > combine.MaxRecords || n.Keys+g.keys > 2*combine.MaxRecords) {
+				break
+			}
+			n.Bytes += g.bytes
+			n.Units += g.n
+			n.Keys += g.keys
+			n.Groups++
+		}
+		st.put(st.grps[at:to], n)
+		at = to
+	}
+	clear(st.recs)
+	st.recs, st.grps = st.recs[:0], st.grps[:0]
+	if cap(st.recs) > 4096 {
+		st.recs, st.grps = nil, nil
+	}
+}
+
+// put encodes groups into one reservation.
+func (st *connState) put(grps []group, n combine.Need) {
+	slot, err := st.s.q.Reserve(st, n)
+	if err != nil {
+		st.s.refused.Add(uint64(len(grps)))
+		for i := range grps {
+			st.refuse(&grps[i].ticket, err)
+		}
+		return
+	}
+	var v message.View
+	for i := range grps {
+		g := &grps[i]
+		slot.Begin()
+		for j := g.first; j < g.first+g.n; j++ {
+			e := &st.recs[j]
+			at := slot.Record(&e.rec, e.size, st.s.deriver, &e.facts, &v)
+			if j == g.first {
+				g.ticket.TextAt, g.ticket.TextLen = uniqueAt(at, &v, e.facts.UniqueKey)
+			}
+		}
+		slot.End(g.ticket, g.noWait, false)
+	}
+	slot.Commit()
+}
+
+// uniqueAt finds the unique key, which stands in the record's properties as it
+// did in those of the request, in the batch's Buf.
+func uniqueAt(rec int32, v *message.View, key []byte) (at, n int32) {
+	if len(key) == 0 {
+		return 0, 0
+	}
+	i := bytes.Index(v.Properties, key)
+	if i < 0 {
+		return 0, 0
+	}
+	props := int(v.Size) - len(v.Properties)
+	return rec + int32(props+i), int32(len(key))
+}
