@@ -1,0 +1,153 @@
+package storagetest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
+)
+
+// benchSegment is large enough that rolling does not count.
+const benchSegment = 64 << 20
+
+// Benchmark runs the shared benchmarks: appending batches as the engine makes
+// them, through the Sequencer over several queues; reading 32 records of 1 KiB;
+// and Sync after one batch. An op is a record for Append, a call for the others.
+func Benchmark(b *testing.B, h Harness) {
+	for _, size := range []int{128, 1024} {
+		for _, batch := range []int{1, 64, 1024} {
+			b.Run(fmt.Sprintf("append/%dB/batch=%d", size, batch), func(b *testing.B) { benchAppend(b, h, size, batch) })
+		}
+	}
+	b.Run("read/32x1024B", func(b *testing.B) { benchRead(b, h) })
+	b.Run("sync", func(b *testing.B) { benchSync(b, h) })
+}
+
+// bench is a running store with a Sequencer and one Pending that is used again.
+type bench struct {
+	store   storage.Store
+	seq     *storage.Sequencer
+	p       storage.Pending
+	free    func(*storage.Batch)
+	keep    storage.Retention
+	expired message.Position
+}
+
+func newBench(b *testing.B, h Harness) *bench {
+	b.Helper()
+	s, err := h.Factory.Build(b.Context(), storage.Params{
+		Settings: plugin.Settings{Name: h.Factory.Name(), Dir: h.dir(b)}.WithDefaults(),
+		Segment:  benchSegment, Index: message.IndexRules{DelayLevels: message.DefaultDelayLevels()},
+	}, h.Config)
+	must(b, err, "Build")
+	must(b, s.Start(b.Context()), "Start")
+	b.Cleanup(func() { must(b, s.Shutdown(background(b)), "Shutdown") })
+	x := &bench{store: s, seq: OpenSequencer(b, s, plugin.SystemClock{}, 1), keep: s.Capabilities().Retention}
+	x.free = func(*storage.Batch) {}
+	return x
+}
+
+// fill makes a Pending of n records over eight queues once; later rounds
+// place the same bytes again.
+func (x *bench) fill(n, size int) {
+	w := NewWriter(message.IndexRules{})
+	for i := range n {
+		w.Add(&x.p, Message{Queue: queue("BenchmarkTest", int32(i%8)), Tags: "TagA", UniqueKey: fmt.Sprintf("%032X", i), Body: make([]byte, size)})
+	}
+}
+
+// append places the Pending and appends it; then makes it relative again.
+func (x *bench) append(b *testing.B) {
+	if err := x.seq.Assign(&x.p, 0); err != nil {
+		b.Fatal(err)
+	}
+	for i := range x.p.Batches {
+		x.p.Batches[i].Free = x.free
+		if err := x.store.Append(b.Context(), &x.p.Batches[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	x.relative()
+	// Old segments go, so that long runs measure writing, not a filling disk.
+	if edge := x.seq.Tail() - x.seq.Tail()%benchSegment - 4*benchSegment; x.keep != nil && edge > x.expired {
+		if err := x.keep.Expire(b.Context(), edge); err != nil {
+			b.Fatal(err)
+		}
+		x.expired = edge
+	}
+}
+
+// relative undoes what Assign did to the positions: in a benchmark every store
+// publishes at once and has freed the batches.
+func (x *bench) relative() {
+	u, k, off := 0, 0, 0
+	for off < len(x.p.Buf) {
+		at := x.p.Units[u].At
+		for ; u < len(x.p.Units) && x.p.Units[u].At == at; u++ {
+			x.p.Units[u].At = message.Position(off)
+		}
+		for ; k < len(x.p.Keys) && x.p.Keys[k].At == at; k++ {
+			x.p.Keys[k].At = message.Position(off)
+		}
+		off += int(message.Size(x.p.Buf[off:]))
+	}
+}
+
+func benchAppend(b *testing.B, h Harness, size, batch int) {
+	x := newBench(b, h)
+	x.fill(batch, size)
+	x.append(b)
+	b.SetBytes(int64(len(x.p.Buf) / batch))
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		if n%batch == 0 {
+			x.append(b)
+		}
+		n++
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "records/s")
+}
+
+func benchRead(b *testing.B, h Harness) {
+	x := newBench(b, h)
+	x.fill(1024, 1024)
+	for range 16 {
+		x.append(b)
+	}
+	var c storage.Chunk
+	lim := storage.Limit{Count: 32, Bytes: 256 << 10}
+	b.SetBytes(32 * int64(len(x.p.Buf)/1024))
+	b.ReportAllocs()
+	const records = 16 * 1024 / 8 // of a queue
+	off, n := int64(0), 0
+	for b.Loop() {
+		c.Reset()
+		if err := x.store.Read(b.Context(), storage.ReadRequest{Queue: queue("BenchmarkTest", 3), Offset: off, Hot: lim, Cold: lim}, &c); err != nil {
+			b.Fatal(err)
+		}
+		if c.Status != storage.Found {
+			b.Fatal(c.Status)
+		}
+		n += len(c.Units)
+		if off += 32; off >= records {
+			off = 0
+		}
+	}
+	c.Release()
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "records/s")
+}
+
+func benchSync(b *testing.B, h Harness) {
+	x := newBench(b, h)
+	x.fill(64, 1024)
+	b.ReportAllocs()
+	for b.Loop() {
+		x.append(b)
+		if err := x.store.Sync(b.Context(), x.seq.Tail()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
