@@ -1,0 +1,62 @@
+package metrics_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/core/internal/metrics"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+)
+
+func gathered(t *testing.T, reg *prometheus.Registry) string {
+	t.Helper()
+	fams, err := reg.Gather()
+	require.NoError(t, err)
+	var b strings.Builder
+	for _, f := range fams {
+		b.WriteString(f.String())
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func TestInstrumentsReachTheRegistry(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := metrics.New(reg, plugin.Label{Name: "broker", Value: "a"})
+	m.Counter("sends_total", "Sends.").Add(2)
+	m.Counter("sends_total", "Sends.").Add(3)
+	m.Histogram("wait_seconds", "Wait.").Observe(0.5)
+	drop := m.Gauge("open", "Open.", func() float64 { return 7 })
+
+	out := gathered(t, reg)
+	require.Contains(t, out, `name:"hardpoint_sends_total"`)
+	require.Contains(t, out, `counter:{value:5`)
+	require.Contains(t, out, `gauge:{value:7`)
+	require.Contains(t, out, `name:"hardpoint_wait_seconds"`)
+	require.Contains(t, out, `value:"a"`)
+
+	drop()
+	drop()
+	require.NotContains(t, gathered(t, reg), "hardpoint_open")
+}
+
+func TestWithSeparatesInstruments(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := metrics.New(reg)
+	m.With(plugin.Label{Name: "store", Value: "x"}).Counter("appends_total", "Appends.").Add(1)
+	m.With(plugin.Label{Name: "store", Value: "y"}).Counter("appends_total", "Appends.").Add(4)
+	out := gathered(t, reg)
+	require.Contains(t, out, `value:1`)
+	require.Contains(t, out, `value:4`)
+}
+
+func BenchmarkCounter(b *testing.B) {
+	c := metrics.New(prometheus.NewRegistry()).Counter("n_total", "N.")
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Add(1)
+	}
+}

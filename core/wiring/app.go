@@ -1,0 +1,223 @@
+package wiring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.uber.org/dig"
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxevent"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
+)
+
+// Options are what Run needs besides fx options.
+type Options struct {
+	Logger *slog.Logger
+	Meter  plugin.Meter
+	Clock  plugin.Clock
+	// StartTimeout bounds starting, recovery included [10 min].
+	StartTimeout time.Duration
+	// StopTimeout is what all components together get to stop [60 s].
+	StopTimeout time.Duration
+
+	_ struct{}
+}
+
+func (o Options) withDefaults() Options {
+	s := plugin.Settings{Logger: o.Logger, Meter: o.Meter, Clock: o.Clock}.WithDefaults()
+	o.Logger, o.Meter, o.Clock = s.Logger, s.Meter, s.Clock
+	if o.StartTimeout == 0 {
+		o.StartTimeout = 10 * time.Minute
+	}
+	if o.StopTimeout == 0 {
+		o.StopTimeout = time.Minute
+	}
+	return o
+}
+
+// App is a program wired with fx. Start it once, stop it once.
+type App struct {
+	fx   *fx.App
+	opts Options
+	life *Lifecycle
+}
+
+// New wires a program. The error is the first cause, not fx's chain of
+// constructors, which goes to the log at debug level.
+func New(o Options, options ...fx.Option) (*App, error) {
+	o = o.withDefaults()
+	life := &Lifecycle{log: o.Logger, total: o.StopTimeout}
+	a := &App{opts: o, life: life}
+	a.fx = fx.New(
+		fx.WithLogger(func() fxevent.Logger {
+			l := &fxevent.SlogLogger{Logger: o.Logger}
+			l.UseLogLevel(slog.LevelDebug)
+			l.UseErrorLevel(slog.LevelDebug)
+			return l
+		}),
+		fx.StartTimeout(o.StartTimeout),
+		fx.StopTimeout(o.StopTimeout+5*time.Second),
+		fx.Supply(o, life),
+		fx.Provide(
+			func() *slog.Logger { return o.Logger },
+			func() plugin.Meter { return o.Meter },
+			func() plugin.Clock { return o.Clock },
+			newPlugins,
+		),
+		fx.Options(options...),
+		// Last: by now every constructor has added its components.
+		fx.Invoke(func(lc fx.Lifecycle) {
+			lc.Append(fx.Hook{OnStart: life.start, OnStop: life.stop})
+		}),
+	)
+	if err := a.fx.Err(); err != nil {
+		return nil, readable(err)
+	}
+	return a, nil
+}
+
+// Validate checks that the options can be wired, without running any
+// constructor.
+func Validate(o Options, options ...fx.Option) error {
+	o = o.withDefaults()
+	return fx.ValidateApp(
+		fx.Supply(o, &Lifecycle{}),
+		fx.Provide(func() *slog.Logger { return nil }, func() plugin.Meter { return nil }, func() plugin.Clock { return nil }, newPlugins),
+		fx.Options(options...),
+	)
+}
+
+// readable is the cause that a person can act on.
+func readable(err error) error { return dig.RootCause(err) }
+
+// Start starts all components. When one fails, those that run are shut down and
+// the error names the one that failed.
+func (a *App) Start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, a.opts.StartTimeout)
+	defer cancel()
+	if err := a.fx.Start(ctx); err != nil {
+		return readable(err)
+	}
+	return nil
+}
+
+// Stop stops all components in reverse and returns when all have returned.
+func (a *App) Stop(ctx context.Context) error {
+	err := a.fx.Stop(ctx)
+	a.life.wg.Wait()
+	if err != nil {
+		return readable(err)
+	}
+	return nil
+}
+
+// Run starts the program, waits until ctx ends or a component asks to stop
+// ([Lifecycle.Fail]), stops it, and returns what went wrong.
+func (a *App) Run(ctx context.Context) error {
+	if err := a.Start(ctx); err != nil {
+		return err
+	}
+	var cause error
+	select {
+	case <-ctx.Done():
+	case cause = <-a.life.failures():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.opts.StopTimeout+5*time.Second)
+	defer cancel()
+	return errors.Join(cause, a.Stop(stop))
+}
+
+// Lifecycle starts components in the order they were added and stops them in
+// reverse, each with a share of the time of its own.
+type Lifecycle struct {
+	log   *slog.Logger
+	total time.Duration
+
+	mu    sync.Mutex
+	parts []part
+	up    int
+	fail  chan error
+	wg    sync.WaitGroup
+}
+
+type part struct {
+	name  string
+	c     plugin.Component
+	share int
+}
+
+// Add adds a component. share weighs its part of the stop time against those of
+// the others; it is at least 1.
+func (l *Lifecycle) Add(name string, c plugin.Component, share int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.parts = append(l.parts, part{name, c, max(share, 1)})
+}
+
+func (l *Lifecycle) failures() chan error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fail == nil {
+		l.fail = make(chan error, 1)
+	}
+	return l.fail
+}
+
+// Fail asks the program to stop because of err; the first one counts.
+func (l *Lifecycle) Fail(err error) {
+	select {
+	case l.failures() <- err:
+	default:
+	}
+}
+
+func (l *Lifecycle) start(ctx context.Context) error {
+	for i, p := range l.parts {
+		if err := p.c.Start(ctx); err != nil {
+			l.up = i
+			// fx calls no stop hook of a start hook that failed.
+			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.total)
+			defer cancel()
+			return errors.Join(fmt.Errorf("%s did not start: %w", p.name, err), l.stop(stop))
+		}
+		l.up = i + 1
+	}
+	return nil
+}
+
+// stop gives each component its share, whatever the earlier ones took.
+func (l *Lifecycle) stop(ctx context.Context) error {
+	sum := 0
+	for _, p := range l.parts[:l.up] {
+		sum += p.share
+	}
+	var errs []error
+	for i := l.up - 1; i >= 0; i-- {
+		p := l.parts[i]
+		share := l.total * time.Duration(p.share) / time.Duration(sum)
+		one, cancel := context.WithTimeout(context.WithoutCancel(ctx), share)
+		done := make(chan error, 1)
+		l.wg.Add(1)
+		go func() {
+			defer l.wg.Done()
+			done <- p.c.Shutdown(one)
+		}()
+		select {
+		case err := <-done:
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s did not stop cleanly: %w", p.name, err))
+			}
+		case <-one.Done():
+			// Its Shutdown goes on by itself; App.Stop waits for it at the end.
+			errs = append(errs, fmt.Errorf("%s did not stop within %v", p.name, share))
+		}
+		cancel()
+	}
+	l.up = 0
+	return errors.Join(errs...)
+}

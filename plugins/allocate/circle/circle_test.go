@@ -1,0 +1,51 @@
+package circle_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/hardpointmq/hardpoint/core/allocate"
+	"github.com/hardpointmq/hardpoint/core/allocate/allocatetest"
+	"github.com/hardpointmq/hardpoint/plugins/allocate/circle"
+)
+
+func harness() allocatetest.Harness {
+	return allocatetest.Harness{Factory: circle.NewFactory(), Form: "in_process"}
+}
+
+func TestConformance(t *testing.T) { allocatetest.Run(t, harness()) }
+
+func BenchmarkAllocate(b *testing.B) { allocatetest.Benchmark(b, harness()) }
+
+// TestExamples runs the worked examples of the reference's clients: one line a
+// member, its queues as broker letter and id.
+func TestExamples(t *testing.T) {
+	datadriven.RunTest(t, "testdata/examples", func(t *testing.T, d *datadriven.TestData) string {
+		var queues, members int
+		d.ScanArgs(t, "queues", &queues)
+		d.ScanArgs(t, "members", &members)
+		r := allocatetest.Make(queues, members)
+		a, err := circle.Allocate(t.Context(), r)
+		if err != nil {
+			return err.Error() + "\n"
+		}
+		return show(r, a)
+	})
+}
+
+func show(r *allocate.Request, a allocate.Assignment) string {
+	var b strings.Builder
+	for m := range r.Members {
+		fmt.Fprintf(&b, "%d:", m)
+		for q, o := range a.Owner {
+			if o == m {
+				fmt.Fprintf(&b, " %s%d", strings.TrimPrefix(r.Queues[q].Broker, "broker-"), r.Queues[q].ID)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
