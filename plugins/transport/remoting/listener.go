@@ -1,0 +1,101 @@
+package remoting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/transport"
+)
+
+// listener implements [transport.Listener].
+type listener struct {
+	g  *group
+	nl net.Listener
+	h  transport.Handler
+
+	refused  int // since the last log line about it
+	reported time.Time
+}
+
+// Address implements [transport.Listener].
+func (l *listener) Address() string { return l.nl.Addr().String() }
+
+// Close implements [transport.Listener]. It must not be called by a session,
+// for whose Closed it waits.
+func (l *listener) Close() error {
+	l.g.close()
+	l.g.wg.Wait()
+	return nil
+}
+
+// Drain implements [transport.Listener]. Peers close themselves, or the engine
+// closes them when it has sent its last answer.
+func (l *listener) Drain(ctx context.Context) error {
+	l.g.drain()
+	_ = l.nl.Close()
+	select {
+	case <-l.g.drained:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("draining %s: %d peers are still connected: %w", l.Address(), l.g.count(), context.Cause(ctx))
+	}
+}
+
+// Waits between attempts to accept when the system has no more descriptors.
+const (
+	firstBackoff = 5 * time.Millisecond
+	lastBackoff  = time.Second
+	reportEvery  = 10 * time.Second
+)
+
+func (l *listener) accept() {
+	defer l.g.wg.Done()
+	t := l.g.t
+	wait := firstBackoff
+	for {
+		c, err := l.nl.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			t.log.Warn("cannot accept a connection; if descriptors are used up, raise the limit of open files (ulimit -n)",
+				slog.String("listener", l.Address()), slog.Duration("retry_in", wait), slog.Any("error", err))
+			timer := t.set.Clock.NewTimer(wait)
+			select {
+			case <-l.g.stop:
+				timer.Stop()
+				return
+			case <-timer.C():
+			}
+			wait = min(2*wait, lastBackoff)
+			continue
+		}
+		wait = firstBackoff
+		if l.g.count() >= l.g.lim.Connections { // only this goroutine adds
+			_ = c.Close()
+			l.reportRefused()
+			continue
+		}
+		p := t.newPeer(l.g, l.h, c)
+		if !l.g.add(p) {
+			_ = c.Close()
+			return
+		}
+		go p.serve()
+	}
+}
+
+func (l *listener) reportRefused() {
+	t := l.g.t
+	t.metrics.refused.Add(1)
+	l.refused++
+	if now := t.set.Clock.Now(); now.Sub(l.reported) >= reportEvery {
+		t.log.Warn("connections are refused: there are too many; raise Limits.Connections or find out who opens them",
+			slog.String("listener", l.Address()), slog.Int("limit", l.g.lim.Connections), slog.Int("refused", l.refused))
+		l.refused, l.reported = 0, now
+	}
+}

@@ -1,0 +1,354 @@
+package remoting
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/transport"
+)
+
+// linger is how long Close lets a backlog be written.
+const linger = time.Second
+
+// What a peer did since the last tick of the janitor.
+const (
+	silent uint32 = iota
+	spoke
+	served // its reader is in the engine
+)
+
+// peer is one connection. It implements [transport.Peer].
+type peer struct {
+	g    *group
+	h    transport.Handler
+	s    transport.Session
+	conn net.Conn // the TCP connection
+	// stream is where bytes are written and, unless raw reads, read: conn, or TLS on it.
+	stream net.Conn
+	raw    rawIO
+
+	id            string
+	remote, local netip.AddrPort
+	who           transport.Identity
+
+	// The reader's.
+	in        inbox
+	hot       int  // reads until a waiting stream reader gives up its buffer
+	unsettled int  // bytes that arrived since Settle
+	arrived   bool // since Settle
+	discard   atomic.Bool
+	activity  atomic.Uint32
+
+	// The janitor's.
+	ticks, stuck int
+	lastWritten  uint64
+
+	written atomic.Uint64 // buffers that the drain goroutine wrote
+	writers sync.WaitGroup
+	drain   func() // p.drainBacklog, made once
+
+	wmu       sync.Mutex
+	parts     [][]byte // reused by Send
+	out       backlog
+	draining  bool  // the drain goroutine runs, so order demands the backlog
+	cause     error // why the peer is closed, nil while it is open
+	lingering bool  // closed, but the backlog may still be written
+}
+
+func (t *Transport) newPeer(g *group, h transport.Handler, c net.Conn) *peer {
+	p := &peer{g: g, h: h, conn: c, stream: c, id: t.nextID()}
+	p.in.pools, p.in.read = &t.pools, &g.read
+	p.remote, p.local = addrPort(c.RemoteAddr()), addrPort(c.LocalAddr())
+	p.drain = p.drainBacklog
+	p.activity.Store(spoke)
+	return p
+}
+
+func addrPort(a net.Addr) netip.AddrPort {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	ap := tcp.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}
+
+// ID implements [transport.Peer].
+func (p *peer) ID() string { return p.id }
+
+// Remote implements [transport.Peer].
+func (p *peer) Remote() netip.AddrPort { return p.remote }
+
+// Local implements [transport.Peer].
+func (p *peer) Local() netip.AddrPort { return p.local }
+
+// Identity implements [transport.Peer].
+func (p *peer) Identity() transport.Identity { return p.who }
+
+// Close implements [transport.Peer]. What Send accepted before and the socket
+// did not take yet is written for up to a second more.
+func (p *peer) Close() error {
+	p.wmu.Lock()
+	if p.cause != nil || !p.draining {
+		p.wmu.Unlock()
+		p.fail(transport.ErrClosed)
+		return nil
+	}
+	p.cause, p.lingering = transport.ErrClosed, true
+	p.wmu.Unlock()
+	_ = p.conn.SetWriteDeadline(time.Now().Add(linger))
+	_ = p.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
+	return nil
+}
+
+// fail closes the connection at once; the first cause is the one that counts.
+func (p *peer) fail(cause error) {
+	p.wmu.Lock()
+	p.failLocked(cause)
+	p.wmu.Unlock()
+}
+
+func (p *peer) failLocked(cause error) {
+	if p.cause == nil {
+		p.cause = cause
+	}
+	p.lingering = false
+	_ = p.conn.Close()
+}
+
+// open makes the session. tc is nil for a plain connection.
+func (p *peer) open(tc *tls.Conn) {
+	if tc == nil {
+		p.raw.init(p)
+	} else {
+		p.stream = tc
+		p.who.TLS = true
+		if st := tc.ConnectionState(); len(st.VerifiedChains) > 0 {
+			p.who.Name = st.PeerCertificates[0].Subject.CommonName
+		}
+	}
+	p.s = p.h.Opened(p)
+}
+
+// serve is the goroutine of an accepted connection.
+func (p *peer) serve() {
+	if p.g.tls == nil {
+		p.open(nil)
+		p.run()
+		return
+	}
+	tc, err := p.detectTLS()
+	if err != nil {
+		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+			p.g.t.log.Debug("connection ended before its first frame", slog.String("remote", p.remote.String()), slog.Any("error", err))
+		}
+		p.fail(err)
+		p.g.remove(p)
+		return
+	}
+	p.open(tc)
+	p.run()
+}
+
+// detectTLS reads the first byte and, if it begins a TLS handshake, goes
+// through it. The janitor closes who takes longer than Limits.Idle.
+func (p *peer) detectTLS() (*tls.Conn, error) {
+	const handshakeRecord = 0x16
+	var first [1]byte
+	if _, err := io.ReadFull(p.conn, first[:]); err != nil {
+		return nil, err
+	}
+	if first[0] != handshakeRecord {
+		p.in.buf = p.in.pools.get(smallBuffer, p.in.read)
+		p.in.buf.b[0] = first[0]
+		p.in.have = 1
+		return nil, nil
+	}
+	tc := tls.Server(&prefixConn{Conn: p.conn, prefix: first[:]}, p.g.tls)
+	if err := tc.HandshakeContext(context.Background()); err != nil {
+		return nil, fmt.Errorf("TLS handshake: %w", err)
+	}
+	return tc, nil
+}
+
+// prefixConn gives back bytes that were read to look at them.
+type prefixConn struct {
+	net.Conn
+	prefix []byte
+}
+
+func (c *prefixConn) Read(b []byte) (int, error) {
+	if len(c.prefix) > 0 {
+		n := copy(b, c.prefix)
+		c.prefix = c.prefix[n:]
+		return n, nil
+	}
+	return c.Conn.Read(b)
+}
+
+// run reads until the connection ends and then tells the session.
+func (p *peer) run() {
+	err := p.readAll()
+	p.wmu.Lock()
+	if p.cause == nil {
+		p.cause = err
+	}
+	cause := p.cause
+	if !p.lingering {
+		_ = p.conn.Close()
+	}
+	p.wmu.Unlock()
+	p.writers.Wait() // none starts once there is a cause
+	_ = p.conn.Close()
+	p.out.drop(&p.g.t.pools, &p.g.total)
+	p.in.release()
+	p.count(cause)
+	p.s.Closed(cause)
+	p.g.remove(p)
+}
+
+func (p *peer) count(cause error) {
+	m := &p.g.t.metrics
+	switch {
+	case errors.Is(cause, transport.ErrSlow):
+		m.slow.Add(1)
+	case errors.Is(cause, transport.ErrIdle):
+		m.idle.Add(1)
+		return // not worth a line
+	case errors.Is(cause, transport.ErrLimit), errors.Is(cause, command.ErrHeader):
+		m.limit.Add(1)
+	default:
+		return
+	}
+	p.g.t.log.Warn("peer was closed", slog.String("remote", p.remote.String()), slog.Any("error", cause))
+}
+
+// maxUnsettled is how many bytes can arrive before Settle although more are
+// ready.
+const maxUnsettled = 256 << 10
+
+func (p *peer) readAll() error {
+	m := &p.g.t.metrics
+	for {
+		n, full, err := p.read()
+		if err != nil {
+			p.settle()
+			if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) {
+				return transport.ErrClosed // fail or Close has set the cause
+			}
+			return err
+		}
+		if n == 0 { // nothing more is ready
+			p.settle()
+			continue
+		}
+		m.bytesIn.Add(uint64(n))
+		p.activity.Store(served)
+		p.in.have += n
+		if p.discard.Load() {
+			p.in.release()
+			p.activity.Store(spoke)
+			continue
+		}
+		if err := p.cut(); err != nil {
+			p.settle()
+			return err
+		}
+		p.unsettled += n
+		if !full || p.unsettled >= maxUnsettled {
+			p.settle()
+		}
+		p.activity.Store(spoke)
+	}
+}
+
+// cut hands the whole frames in the inbox to the session.
+func (p *peer) cut() error {
+	buf := p.in.buf
+	frames, used, want, err := command.Split(buf.b[:p.in.have], buf.frames[:0], p.g.split)
+	buf.frames = frames
+	if len(frames) > 0 {
+		p.g.t.metrics.framesIn.Add(uint64(len(frames)))
+		p.arrived = true
+		p.s.Arrived(frames)
+	}
+	p.in.rest(used, want)
+	if errors.Is(err, command.ErrFrameTooLarge) {
+		return fmt.Errorf("%w: %w", transport.ErrLimit, err)
+	}
+	return err
+}
+
+func (p *peer) settle() {
+	p.unsettled = 0
+	if p.arrived {
+		p.arrived = false
+		p.h.Settle()
+	}
+}
+
+var errReadBytes = fmt.Errorf("%w: the read buffers of all peers together have reached Limits.ReadBytes", transport.ErrLimit)
+
+// stayHot is how many small reads a stream reader keeps its large buffer for.
+const stayHot = 16
+
+// readStream reads where a buffer must be held while waiting: a small one,
+// until the peer sends more than that.
+func (p *peer) readStream() (n int, full bool, err error) {
+	var space []byte
+	if p.hot == 0 && p.in.have == 0 {
+		if p.in.buf == nil || p.in.buf.class >= 0 {
+			p.in.release()
+			p.in.buf = p.in.pools.get(smallBuffer, p.in.read)
+		}
+		space = p.in.buf.b
+	} else if space = p.in.space(); space == nil {
+		return 0, false, errReadBytes
+	}
+	n, err = p.stream.Read(space)
+	switch {
+	case n == len(space):
+		p.hot = stayHot
+	case p.hot > 0 && n < smallBuffer/2:
+		p.hot--
+	}
+	if n > 0 {
+		err = nil // it comes again
+	}
+	return n, false, err
+}
+
+// tick is called by the janitor; an error says why the peer must be closed.
+func (p *peer) tick(idle time.Duration) error {
+	if written := p.written.Load(); written != p.lastWritten || !p.behind() {
+		p.lastWritten, p.stuck = written, 0
+	} else if p.stuck++; p.stuck > janitorTicks {
+		return fmt.Errorf("%w: it took nothing of its backlog for %s", transport.ErrSlow, idle)
+	}
+	switch {
+	case p.activity.CompareAndSwap(spoke, silent), p.activity.Load() == served:
+		p.ticks = 0
+	default:
+		if p.ticks++; p.ticks >= janitorTicks {
+			return fmt.Errorf("%w: nothing came for %s", transport.ErrIdle, idle)
+		}
+	}
+	return nil
+}
+
+func (p *peer) behind() bool {
+	p.wmu.Lock()
+	defer p.wmu.Unlock()
+	return p.draining
+}

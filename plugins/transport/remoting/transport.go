@@ -1,0 +1,227 @@
+package remoting
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/transport"
+)
+
+// Name selects this transport in a configuration.
+const Name = "remoting"
+
+// Config has no fields: what there is to set is in [transport.Listen] and
+// [transport.Limits], which hold for every transport.
+type Config struct{}
+
+// NewDefaultConfig returns the defaults.
+func NewDefaultConfig() Config { return Config{} }
+
+// NewFactory declares the plugin.
+func NewFactory() transport.Factory {
+	return transport.NewFactory(Name, func(Config) plugin.Description {
+		return plugin.Description{Version: "1", Facets: []string{transport.FacetDialer}}
+	}, NewDefaultConfig, New)
+}
+
+// Transport is RocketMQ's protocol over TCP. It implements
+// [transport.Transport] and [transport.Dialer].
+type Transport struct {
+	set     plugin.Settings
+	log     *slog.Logger
+	metrics metrics
+	pools   pools
+	id      string       // begins the ids of the peers
+	seq     atomic.Int64 // ends them
+
+	mu      sync.Mutex
+	running bool
+	groups  map[*group]struct{}         // listeners' and dials
+	dials   map[transport.Limits]*group // dialled peers share budgets by their limits
+}
+
+// New makes a transport; nothing is opened.
+func New(_ context.Context, p transport.Params, _ Config) (*Transport, error) {
+	set := p.WithDefaults()
+	if set.Name == "" {
+		set.Name = Name
+	}
+	var salt [4]byte
+	_, _ = rand.Read(salt[:]) // never fails
+	t := &Transport{
+		set:    set,
+		log:    set.Logger,
+		id:     set.Name + "-" + hex.EncodeToString(salt[:]) + "-",
+		groups: map[*group]struct{}{},
+		dials:  map[transport.Limits]*group{},
+	}
+	t.metrics.init(set.Meter, set.Name)
+	return t, nil
+}
+
+// Start implements [plugin.Component].
+func (t *Transport) Start(context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running = true
+	t.metrics.open()
+	return nil
+}
+
+// Shutdown implements [plugin.Component]: it closes all listeners and peers and
+// waits until the sessions know.
+func (t *Transport) Shutdown(ctx context.Context) error {
+	t.mu.Lock()
+	t.running = false
+	var all []*group
+	for g := range t.groups {
+		all = append(all, g)
+	}
+	t.mu.Unlock()
+	for _, g := range all {
+		g.close()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, g := range all {
+			g.wg.Wait()
+		}
+		t.metrics.close()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("transport %s: sessions are still busy at shutdown: %w", t.set.Name, context.Cause(ctx))
+	}
+}
+
+// Capabilities implements [transport.Transport].
+func (t *Transport) Capabilities() transport.Capabilities {
+	return transport.Capabilities{Dialer: t}
+}
+
+// Serve implements [transport.Transport].
+func (t *Transport) Serve(ctx context.Context, l transport.Listen, s transport.Services) (transport.Listener, error) {
+	if s.Frames == nil {
+		return nil, fmt.Errorf("transport %s moves frames: Services.Frames must be set to serve %q", t.set.Name, l.Address)
+	}
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	// Idle connections are Limits.Idle's business, so no probes.
+	lc := net.ListenConfig{KeepAlive: -1}
+	nl, err := lc.Listen(ctx, "tcp", l.Address)
+	if err != nil {
+		return nil, fmt.Errorf("transport %s cannot listen on %q: %w; %s", t.set.Name, l.Address, err, listenHint(err))
+	}
+	ln := &listener{g: t.newGroup(l.Limits, l.TLS), nl: nl, h: s.Frames}
+	ln.g.onClose = func() { _ = nl.Close() }
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.running { // shut down meanwhile
+		_ = nl.Close()
+		return nil, t.notRunning()
+	}
+	t.groups[ln.g] = struct{}{}
+	ln.g.wg.Add(1)
+	go ln.accept()
+	ln.g.startJanitor()
+	return ln, nil
+}
+
+func listenHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "another process has that port: stop it or listen on another one"
+	case errors.Is(err, syscall.EACCES):
+		return "ports below 1024 need a privilege: listen on a higher one"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "no interface of this machine has that address"
+	}
+	return `the address must be "host:port"`
+}
+
+// Dial implements [transport.Dialer].
+func (t *Transport) Dial(ctx context.Context, address string, lim transport.Limits, conf *tls.Config, h transport.Handler) (transport.Peer, error) {
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	d := net.Dialer{KeepAlive: -1}
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("transport %s cannot connect to %q: %w", t.set.Name, address, err)
+	}
+	var tc *tls.Conn
+	if conf != nil {
+		if conf.ServerName == "" && !conf.InsecureSkipVerify {
+			conf = conf.Clone()
+			conf.ServerName, _, _ = net.SplitHostPort(address)
+		}
+		tc = tls.Client(c, conf)
+		if err := tc.HandshakeContext(ctx); err != nil {
+			_ = c.Close()
+			return nil, fmt.Errorf("transport %s: TLS handshake with %q: %w", t.set.Name, address, err)
+		}
+	}
+	g := t.dialGroup(lim)
+	if g == nil {
+		_ = c.Close()
+		return nil, t.notRunning()
+	}
+	p := t.newPeer(g, h, c)
+	if !g.add(p) {
+		_ = c.Close()
+		return nil, t.notRunning()
+	}
+	p.open(tc)
+	go p.run()
+	return p, nil
+}
+
+func (t *Transport) check() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.running {
+		return t.notRunning()
+	}
+	return nil
+}
+
+func (t *Transport) notRunning() error {
+	return fmt.Errorf("transport %s: %w", t.set.Name, transport.ErrNotRunning)
+}
+
+// dialGroup returns the group of dialled peers with these limits.
+func (t *Transport) dialGroup(lim transport.Limits) *group {
+	lim = lim.WithDefaults()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.running {
+		return nil
+	}
+	g := t.dials[lim]
+	if g == nil {
+		g = t.newGroup(lim, nil)
+		t.dials[lim] = g
+		t.groups[g] = struct{}{}
+		g.startJanitor()
+	}
+	return g
+}
+
+func (t *Transport) nextID() string {
+	return t.id + strconv.FormatInt(t.seq.Add(1), 10)
+}
