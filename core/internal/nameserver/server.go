@@ -1,0 +1,117 @@
+package nameserver
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/core/vfs"
+)
+
+// Params is what a Server is made from.
+type Params struct {
+	// Settings.Dir is where kvConfig.json is kept; empty: in memory only.
+	plugin.Settings
+	Config Config
+	// FS holds Settings.Dir; nil: in memory only.
+	FS vfs.FS
+
+	_ struct{}
+}
+
+// Server is a name server. It serves whoever comes through Handler; who listens
+// is not its business.
+type Server struct {
+	cfg   Config
+	clock plugin.Clock
+	meter plugin.Meter
+	table *table
+	kv    *kvStore
+
+	brokers atomic.Int64 // sessions that registered one
+	queries plugin.Counter
+	unknown plugin.Counter
+
+	mu    sync.Mutex // of the fields below
+	stop  context.CancelFunc
+	done  chan struct{}
+	drops []func()
+}
+
+var _ plugin.Component = (*Server)(nil)
+
+// New makes a server; it starts nothing and reads nothing.
+func New(p Params) (*Server, error) {
+	if err := p.Config.Validate(); err != nil {
+		return nil, fmt.Errorf("name server: %w", err)
+	}
+	set := p.Settings.WithDefaults()
+	s := &Server{
+		cfg: p.Config, clock: set.Clock, meter: set.Meter, kv: newKV(p.FS, set.Dir),
+		queries: set.Meter.Counter("nameserver_route_queries_total", "Route queries."),
+		unknown: set.Meter.Counter("nameserver_route_misses_total", "Route queries for topics that nobody registered."),
+	}
+	s.table = newTable(set.Logger, set.Clock, p.Config.BrokerExpiry, s.order)
+	return s, nil
+}
+
+// Handler serves the peers of a transport.
+func (s *Server) Handler() transport.Handler { return handler{s} }
+
+// Start reads the key-value configuration and begins to look for silent
+// brokers. Serve peers after it.
+func (s *Server) Start(context.Context) error {
+	if err := s.kv.load(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop, s.done = cancel, make(chan struct{})
+	s.drops = []func(){
+		s.meter.Gauge("nameserver_topics", "Topics with a route.", func() float64 { return float64(len(*s.table.topics.Load())) }),
+		s.meter.Gauge("nameserver_broker_connections", "Connections over which brokers registered.", func() float64 { return float64(s.brokers.Load()) }),
+	}
+	go s.scan(ctx, s.done)
+	return nil
+}
+
+// scan removes silent brokers.
+func (s *Server) scan(ctx context.Context, done chan<- struct{}) {
+	defer close(done)
+	timer := s.clock.NewTimer(s.cfg.ScanInterval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C():
+			s.table.expire()
+			timer.Reset(s.cfg.ScanInterval)
+		}
+	}
+}
+
+// Shutdown ends the scan. Close the listener first.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	stop, done, drops := s.stop, s.done, s.drops
+	s.drops = nil
+	s.mu.Unlock()
+	if stop == nil {
+		return nil
+	}
+	for _, drop := range drops {
+		drop()
+	}
+	stop()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
