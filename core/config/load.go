@@ -221,7 +221,7 @@ func (l *loader) envKey(name string, src Source) (string, bool) {
 	if i, ok := l.table.byEnv[name]; ok {
 		return l.table.keys[i].Name, true
 	}
-	l.fail(&Error{Kind: ErrUnknownKey, Key: src.Name, Nearest: l.table.nearestEnv(name), Source: src})
+	l.unknown(src.Name, src, func(string) string { return l.table.nearestEnv(name) })
 	return "", false
 }
 
@@ -278,7 +278,7 @@ func (l *loader) one(e entry) (string, any, bool) {
 	}
 	k, ok := l.table.lookup(name)
 	if !ok {
-		l.fail(&Error{Kind: ErrUnknownKey, Key: name, Nearest: l.table.nearest(name), Source: e.src})
+		l.unknown(name, e.src, l.table.nearest)
 		return "", nil, false
 	}
 	if l.duplicate(k.Name, name, e.src) {
@@ -301,6 +301,18 @@ func (l *loader) one(e entry) (string, any, bool) {
 	}
 	l.origin[k.Name] = e.src
 	return k.path(), v, true
+}
+
+// mostSuggestions bounds the search for the nearest key, which is quick for a
+// typing error and slow for a file that is no configuration at all.
+const mostSuggestions = 50
+
+func (l *loader) unknown(name string, src Source, nearest func(string) string) {
+	e := &Error{Kind: ErrUnknownKey, Key: shorten(name), Source: src}
+	if len(l.errs) < mostSuggestions {
+		e.Nearest = nearest(name)
+	}
+	l.fail(e)
 }
 
 func (l *loader) duplicate(name, written string, src Source) bool {

@@ -15,6 +15,10 @@ func readProperties(b []byte, src Source) ([]entry, []*Error) {
 	var entries []entry
 	var errs []*Error
 	for _, l := range logicalLines(b) {
+		l.text = bytes.TrimLeft(l.text, " \t\f")
+		if len(l.text) == 0 {
+			continue // a continuation of nothing
+		}
 		at := src
 		at.Line = l.number
 		name, value, err := parseProperty(l.text)
@@ -30,6 +34,11 @@ func readProperties(b []byte, src Source) ([]entry, []*Error) {
 // parseProperty reads one logical line. ${…} is left alone: RocketMQ does not
 // expand it either, and a password may contain it.
 func parseProperty(line []byte) (name, value string, err error) {
+	if line[0] == '=' || line[0] == ':' {
+		// Told here, because the library's lexer goroutine stays behind when its
+		// parser meets a value without a key.
+		return "", "", fmt.Errorf("write KEY=VALUE: the key is missing")
+	}
 	defer func() { // the library panics on some malformed escapes
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)

@@ -42,6 +42,7 @@ func readTOML(b []byte, src Source) (entries []entry, errs []*Error) {
 		if errors.As(err, &pe) && len(pe.Highlight) > 0 {
 			line = r.line(int(r.p.Range(pe.Highlight).Offset))
 		}
+		r.entries = nil // an error may cut the last value short
 		r.fail(line, "not TOML: %s", strings.TrimPrefix(err.Error(), "toml: "))
 	}
 	if len(r.errs) == 0 && !r.twice() {
