@@ -240,6 +240,7 @@ func isTrue(b []byte) bool {
 }
 
 const (
+	maxUint64  = 1<<64 - 1
 	notDecimal = "not a decimal number"
 	tooBig32   = "does not fit 32 bits"
 	tooBig64   = "does not fit 64 bits"
@@ -256,26 +257,24 @@ func parseInt(b []byte, bits int) (n int64, why string) {
 	if len(d) == 0 {
 		return 0, notDecimal
 	}
-	limit := uint64(1)<<(bits-1) - 1
-	if neg {
-		limit++
-	}
 	var u uint64
 	over := false
-	for _, c := range d {
+	for i, c := range d {
 		c -= '0'
 		if c > 9 {
 			return 0, notDecimal
 		}
-		// u is at most 2^63 here, so neither step wraps unnoticed.
-		if u > limit/10 {
+		if i >= 19 && u > maxUint64/10-1 { // 19 digits cannot wrap, nor can more with this
 			over = true
 			continue
 		}
-		if u = u*10 + uint64(c); u > limit {
-			over = true
-		}
+		u = u*10 + uint64(c)
 	}
+	limit := uint64(1)<<(bits-1) - 1
+	if neg {
+		limit++
+	}
+	over = over || u > limit
 	if over {
 		if bits == 32 {
 			return 0, tooBig32

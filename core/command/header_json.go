@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -153,12 +154,15 @@ func (h *Header) extFields(b []byte, i int) (int, error) {
 		return i + 1, nil
 	}
 	for {
-		key, next, err := h.scanKey(b, i)
-		if err != nil {
+		var key, value span
+		var err error
+		// A key of one plain letter is the usual case of the usual request.
+		if i+4 < len(b) && b[i] == '"' && b[i+1]-'a' < 26 && b[i+2] == '"' && b[i+3] == ':' {
+			key = span{int32(i + 1), int32(i + 2), spanRaw}
+			i = skipSpace(b, i+4)
+		} else if key, i, err = h.scanKey(b, i); err != nil {
 			return 0, err
 		}
-		i = next
-		var value span
 		if i < len(b) && b[i] == '"' {
 			end, esc := stringEnd(b, i+1)
 			if end < 0 {
@@ -289,26 +293,23 @@ func skipSpace(b []byte, i int) int {
 // and the lowest high bit of the classic zero-byte test is exact.
 func stringEnd(b []byte, i int) (end int, esc bool) {
 	for {
-		for i+8 <= len(b) {
+		if i+8 <= len(b) {
 			x := binary.LittleEndian.Uint64(b[i:])
 			q, s := x^(lowBits*'"'), x^(lowBits*'\\')
 			m := ((q-lowBits)&^q | (s-lowBits)&^s) & highBits
-			if m != 0 {
-				i += bits.TrailingZeros64(m) >> 3
-				goto hit
+			if m == 0 {
+				i += 8
+				continue
 			}
-			i += 8
-		}
-		for {
+			i += bits.TrailingZeros64(m) >> 3
+		} else {
+			for i < len(b) && b[i] != '"' && b[i] != '\\' {
+				i++
+			}
 			if i >= len(b) {
 				return -1, esc
 			}
-			if b[i] == '"' || b[i] == '\\' {
-				break
-			}
-			i++
 		}
-	hit:
 		if b[i] == '"' {
 			return i, esc
 		}
@@ -323,60 +324,66 @@ func stringEnd(b []byte, i int) (end int, esc bool) {
 
 // escapeLen is the length of the escape that b starts with, 0 if malformed.
 func escapeLen(b []byte) int {
-	if len(b) < 2 {
+	if len(b) >= 6 && b[1] == 'u' {
+		if hexTable[b[2]]|hexTable[b[3]]|hexTable[b[4]]|hexTable[b[5]] < 16 {
+			return 6
+		}
 		return 0
 	}
-	switch b[1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return 2
-	case 'u':
-		if len(b) >= 6 && hexValue(b[2])|hexValue(b[3])|hexValue(b[4])|hexValue(b[5]) < 16 {
-			return 6
+	if len(b) >= 2 {
+		switch b[1] {
+		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+			return 2
 		}
 	}
 	return 0
 }
 
-// hexValue is the value of a hexadecimal digit, 0xff for anything else.
-func hexValue(c byte) byte {
-	switch {
-	case c-'0' <= 9:
-		return c - '0'
-	case (c|0x20)-'a' <= 5:
-		return (c | 0x20) - 'a' + 10
-	}
-	return 0xff
-}
+// hexTable is the value of each hexadecimal digit, 0xff for all else.
+const hexTable = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\xff\xff\xff\xff\xff\xff" +
+	"\xff\x0a\x0b\x0c\x0d\x0e\x0f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\x0a\x0b\x0c\x0d\x0e\x0f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
+
+func hexValue(c byte) byte { return hexTable[c] }
 
 // appendUnescaped appends s, the inside of a JSON string whose escapes
-// stringEnd has checked. Lone surrogates become U+FFFD.
+// stringEnd has checked. Lone surrogates become U+FFFD. No escape is shorter than
+// what it stands for, so room for s is room enough; eight bytes more let whole
+// words be copied.
 func appendUnescaped(dst, s []byte) []byte {
-	from := 0
+	at := len(dst)
+	dst = slices.Grow(dst, len(s)+8)
+	d := dst[at : at+len(s)+8]
+	n := 0
 	for i := 0; i < len(s); {
-		if s[i] != '\\' {
-			i++
+		if i+8 <= len(s) {
+			x := binary.LittleEndian.Uint64(s[i:])
+			binary.LittleEndian.PutUint64(d[n:], x)
+			x ^= lowBits * '\\'
+			m := (x - lowBits) &^ x & highBits
+			if m == 0 {
+				i, n = i+8, n+8
+				continue
+			}
+			k := bits.TrailingZeros64(m) >> 3
+			i, n = i+k, n+k
+		} else if s[i] != '\\' {
+			d[n] = s[i]
+			i, n = i+1, n+1
 			continue
 		}
-		dst = append(dst, s[from:i]...)
-		n := escapeLen(s[i:])
-		if n == 0 { // not reached after stringEnd
-			return dst
-		}
-		switch c := s[i+1]; c {
-		case 'b':
-			dst = append(dst, '\b')
-		case 'f':
-			dst = append(dst, '\f')
-		case 'n':
-			dst = append(dst, '\n')
-		case 'r':
-			dst = append(dst, '\r')
-		case 't':
-			dst = append(dst, '\t')
-		case 'u':
+		l := escapeLen(s[i:])
+		switch {
+		case l == 6:
 			r := hexRune(s[i+2:])
-			if r < utf8.RuneSelf {
-				dst = append(dst, byte(r))
+			if r < utf8.RuneSelf { // the separators of a property string
+				d[n] = byte(r)
+				n++
 				break
 			}
 			if utf16.IsSurrogate(r) {
@@ -385,21 +392,39 @@ func appendUnescaped(dst, s []byte) []byte {
 					low = hexRune(rest[2:])
 				}
 				if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
-					n = 12
+					l = 12
 				}
 			}
-			dst = utf8.AppendRune(dst, r)
-		default:
-			dst = append(dst, c)
+			n += utf8.EncodeRune(d[n:n+4], r)
+		case l == 2:
+			d[n] = plainEscape(s[i+1])
+			n++
+		default: // not reached after stringEnd
+			return dst[:at+n]
 		}
-		i += n
-		from = i
+		i += l
 	}
-	return append(dst, s[from:]...)
+	return dst[:at+n]
+}
+
+func plainEscape(c byte) byte {
+	switch c {
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	}
+	return c
 }
 
 func hexRune(b []byte) rune {
-	return rune(hexValue(b[0]))<<12 | rune(hexValue(b[1]))<<8 | rune(hexValue(b[2]))<<4 | rune(hexValue(b[3]))
+	return rune(hexTable[b[0]])<<12 | rune(hexTable[b[1]])<<8 | rune(hexTable[b[2]])<<4 | rune(hexTable[b[3]])
 }
 
 // numberEnd returns the index behind the JSON number at i, -1 if there is none.
