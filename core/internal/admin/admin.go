@@ -1,0 +1,104 @@
+// Package admin serves the requests of tools that change topics:
+// UPDATE_AND_CREATE_TOPIC (17).
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/hardpointmq/hardpoint/core/api"
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
+)
+
+// maxQueues bounds the queues of a topic: each is a file that stays open.
+const maxQueues = 8192
+
+// Admin is the behaviour.
+type Admin struct{ k *kernel.Kernel }
+
+// New makes the behaviour and registers it.
+func New(k *kernel.Kernel) *Admin {
+	a := &Admin{k: k}
+	k.Handle(command.ReqUpdateAndCreateTopic, a.createTopic)
+	return a
+}
+
+func (a *Admin) createTopic(r *kernel.Request) {
+	var h command.CreateTopicRequest
+	if err := h.Decode(r.Header); err != nil {
+		r.Fail(err)
+		return
+	}
+	if err := a.k.Writable(); err != nil {
+		r.Fail(err)
+		return
+	}
+	t := command.TopicConfig{
+		TopicName: string(h.Topic), ReadQueueNums: h.ReadQueueNums, WriteQueueNums: h.WriteQueueNums, Perm: h.Perm,
+		TopicFilterType: string(h.TopicFilterType), TopicSysFlag: h.TopicSysFlag, Order: h.Order,
+	}
+	err := Check(&t)
+	if err == nil {
+		t.Attributes, err = attributes(string(h.Attributes), a.k.Topics.Named(t.TopicName))
+	}
+	if err == nil {
+		err = a.k.Topics.Put(context.Background(), t)
+	}
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	r.OK()
+}
+
+// Check refuses what no topic may be.
+func Check(t *command.TopicConfig) error {
+	bad := func(format string, args ...any) error {
+		return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf(format, args...)}
+	}
+	if err := message.CheckTopic(t.TopicName); err != nil {
+		return bad("%s", err)
+	}
+	if message.IsSystem(t.TopicName) {
+		return bad("the topic[%s] is conflict with system topic", t.TopicName)
+	}
+	if t.ReadQueueNums < 1 || t.ReadQueueNums > maxQueues || t.WriteQueueNums < 1 || t.WriteQueueNums > maxQueues {
+		return bad("topic %s: readQueueNums %d and writeQueueNums %d must be from 1 to %d", t.TopicName, t.ReadQueueNums, t.WriteQueueNums, maxQueues)
+	}
+	if t.Perm < 0 || t.Perm > 7 {
+		return bad("topic %s: perm %d must be from 0 to 7 (4 read, 2 write, 1 inherit)", t.TopicName, t.Perm)
+	}
+	return nil
+}
+
+// attributes applies "+key=value,-key" to those that the topic has.
+func attributes(change string, old *kernel.Topic) (command.StringMap, error) {
+	out := command.StringMap{}
+	if old != nil {
+		for k, v := range old.Config.Attributes {
+			out[k] = v
+		}
+	}
+	for part := range strings.SplitSeq(change, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(part[1:], "=")
+		switch {
+		case part[0] == '+' && ok && key != "":
+			out[key] = value
+		case part[0] == '-' && !ok && key != "":
+			if old == nil {
+				return nil, &api.Error{ID: api.SystemError, Text: fmt.Sprintf("only add attribute is supported while creating topic. key: %s", key)}
+			}
+			delete(out, key)
+		default:
+			return nil, &api.Error{ID: api.SystemError, Text: fmt.Sprintf("attribute change %q is neither +key=value nor -key", part)}
+		}
+	}
+	return out, nil
+}

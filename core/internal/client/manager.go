@@ -1,0 +1,295 @@
+package client
+
+import (
+	"context"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/filter"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+)
+
+// scanInterval is how often silent clients are looked for.
+const scanInterval = 10 * time.Second
+
+// Member is a client of a group.
+type Member struct {
+	ClientID string
+	Conn     *kernel.Conn
+	Language command.Language
+	Version  int32
+	LastSeen time.Time
+}
+
+// Subscription is what a group wants of a topic.
+type Subscription struct {
+	Data command.SubscriptionData
+	// Tags is the compiled expression; nil when it is no tag expression.
+	Tags *filter.Tags
+}
+
+// Group is the live part of a consumer group. It is guarded by Manager.mu.
+type group struct {
+	members map[string]*Member
+	subs    map[string]*Subscription
+	kind    command.ConsumeType
+	model   command.MessageModel
+	from    command.ConsumeFromWhere
+}
+
+// Manager is the behaviour.
+type Manager struct {
+	k     *kernel.Kernel
+	cache filter.Cache
+
+	mu        sync.RWMutex
+	consumers map[string]*group
+	producers map[string]map[string]*Member
+
+	quit chan struct{}
+	wg   sync.WaitGroup
+}
+
+// New makes the behaviour and registers it.
+func New(k *kernel.Kernel) *Manager {
+	m := &Manager{
+		k: k, consumers: map[string]*group{}, producers: map[string]map[string]*Member{},
+		quit: make(chan struct{}),
+	}
+	k.Handle(command.ReqHeartBeat, m.heartbeat)
+	k.Handle(command.ReqUnregisterClient, m.unregister)
+	k.Handle(command.ReqGetConsumerListByGroup, m.list)
+	k.Handle(command.ReqCheckClientConfig, m.checkConfig)
+	k.Hooks.OnDisconnect(m.disconnected)
+	k.Hooks.OnGroupRemoved(m.forget)
+	k.Hooks.OnStart(m.start)
+	k.Hooks.OnStop(m.stop)
+	return m
+}
+
+func (m *Manager) start(context.Context) error {
+	m.wg.Add(1)
+	go func() {
+		defer m.wg.Done()
+		t := m.k.Clock.NewTimer(scanInterval)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C():
+				m.expire(m.k.Clock.Now())
+				t.Reset(scanInterval)
+			case <-m.quit:
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+func (m *Manager) stop(context.Context) error {
+	select {
+	case <-m.quit:
+	default:
+		close(m.quit)
+	}
+	m.wg.Wait()
+	return nil
+}
+
+// Subscribed returns what a group wants of a topic, nil when it does not
+// subscribe it, and whether the group is known at all.
+func (m *Manager) Subscribed(groupName, topic string) (sub *Subscription, model command.MessageModel, known bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	g := m.consumers[groupName]
+	if g == nil {
+		return nil, "", false
+	}
+	return g.subs[topic], g.model, true
+}
+
+// Members returns the members of a consumer group, sorted by client id.
+func (m *Manager) Members(groupName string) []Member {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	g := m.consumers[groupName]
+	if g == nil {
+		return nil
+	}
+	return sorted(g.members)
+}
+
+// Producers returns the members of a producer group, sorted by client id.
+func (m *Manager) Producers(groupName string) []Member {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return sorted(m.producers[groupName])
+}
+
+func sorted(members map[string]*Member) []Member {
+	out := make([]Member, 0, len(members))
+	for _, x := range members {
+		out = append(out, *x)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].ClientID < out[j].ClientID })
+	return out
+}
+
+// register takes one consumer entry of a heartbeat; changed tells whether the
+// others have to share anew.
+func (m *Manager) register(c *command.ConsumerData, who Member, withoutSub bool) (changed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g := m.consumers[c.GroupName]
+	if g == nil {
+		g = &group{members: map[string]*Member{}, subs: map[string]*Subscription{}}
+		m.consumers[c.GroupName] = g
+	}
+	g.kind, g.model, g.from = c.ConsumeType, c.MessageModel, c.ConsumeFromWhere
+	if old := g.members[who.ClientID]; old == nil || old.Conn != who.Conn {
+		changed = true
+	}
+	g.members[who.ClientID] = &who
+	if withoutSub {
+		return changed
+	}
+	keep := make(map[string]struct{}, len(c.SubscriptionDataSet))
+	for i := range c.SubscriptionDataSet {
+		d := c.SubscriptionDataSet[i]
+		keep[d.Topic] = struct{}{}
+		old := g.subs[d.Topic]
+		if old != nil && d.SubVersion <= old.Data.SubVersion {
+			continue // the last change wins, not the last heartbeat
+		}
+		if old == nil {
+			changed = true
+		}
+		g.subs[d.Topic] = m.compile(d)
+	}
+	for topic := range g.subs {
+		if _, ok := keep[topic]; !ok {
+			delete(g.subs, topic)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// compile keeps a subscription even when its expression cannot be used: the
+// pull that needs it gets the error.
+func (m *Manager) compile(d command.SubscriptionData) *Subscription {
+	s := &Subscription{Data: d}
+	if filter.CheckType(d.ExpressionType) == nil {
+		if t, err := m.cache.Get([]byte(d.SubString)); err == nil {
+			s.Tags = t
+		}
+	}
+	return s
+}
+
+func (m *Manager) registerProducer(groupName string, who Member) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g := m.producers[groupName]
+	if g == nil {
+		g = map[string]*Member{}
+		m.producers[groupName] = g
+	}
+	g[who.ClientID] = &who
+}
+
+// remove takes members out of a table of groups and returns the consumer groups
+// that lost one. The caller holds mu.
+func (m *Manager) remove(leaves func(*Member) bool) []string {
+	var changed []string
+	for name, g := range m.consumers {
+		lost := false
+		for id, x := range g.members {
+			if leaves(x) {
+				delete(g.members, id)
+				lost = true
+			}
+		}
+		if lost {
+			changed = append(changed, name)
+		}
+		if len(g.members) == 0 {
+			delete(m.consumers, name)
+		}
+	}
+	for name, g := range m.producers {
+		for id, x := range g {
+			if leaves(x) {
+				delete(g, id)
+			}
+		}
+		if len(g) == 0 {
+			delete(m.producers, name)
+		}
+	}
+	return changed
+}
+
+func (m *Manager) disconnected(c *kernel.Conn) {
+	m.mu.Lock()
+	changed := m.remove(func(x *Member) bool { return x.Conn == c })
+	m.mu.Unlock()
+	m.notify(changed...)
+}
+
+func (m *Manager) expire(now time.Time) {
+	limit := m.k.Config.ChannelExpired
+	if limit <= 0 {
+		return
+	}
+	var silent []*kernel.Conn
+	m.mu.Lock()
+	changed := m.remove(func(x *Member) bool {
+		if now.Sub(x.LastSeen) <= limit {
+			return false
+		}
+		silent = append(silent, x.Conn)
+		return true
+	})
+	m.mu.Unlock()
+	for _, c := range silent {
+		m.k.Log.Warn("closing the connection of a client that sent no heartbeat", "peer", c.Peer.Remote(), "for", limit)
+		_ = c.Peer.Close()
+	}
+	m.notify(changed...)
+}
+
+func (m *Manager) forget(groupName string) {
+	m.mu.Lock()
+	delete(m.consumers, groupName)
+	m.mu.Unlock()
+}
+
+// notify tells the members of groups to share their queues anew.
+func (m *Manager) notify(groups ...string) {
+	if !m.k.Config.NotifyIDs {
+		return
+	}
+	for _, name := range groups {
+		if cfg := m.k.Groups.Named(name); cfg != nil && !cfg.NotifyConsumerIDsChangedEnable {
+			continue
+		}
+		m.mu.RLock()
+		g := m.consumers[name]
+		var to []*kernel.Conn
+		if g != nil && g.model != command.Broadcasting {
+			for _, x := range g.members {
+				to = append(to, x.Conn)
+			}
+		}
+		m.mu.RUnlock()
+		r := command.ConsumerGroupRequest{ConsumerGroup: []byte(name)}
+		for _, c := range to {
+			if err := c.Notify(command.ReqNotifyConsumerIDsChanged, r.Append, nil); err != nil {
+				m.k.Log.Debug("a member could not be told that its group changed", "group", name, "peer", c.Peer.Remote(), "error", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,344 @@
+package pull
+
+import (
+	"container/heap"
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
+)
+
+const (
+	// maxParked bounds parked requests; more are answered at once.
+	maxParked = 200_000
+	// maxHold bounds the time a client may ask for, ms.
+	maxHold = 5 * 60_000
+	shards  = 64
+)
+
+// waiter is a parked request.
+type waiter struct {
+	t        *task
+	deadline time.Time
+	index    int // in the heap, -1 when out of it
+	// taken is set by whoever answers: a wake-up or the deadline.
+	taken atomic.Bool
+}
+
+// park holds requests that wait for messages.
+//
+// Lock order: shard.mu and park.mu are leaves; never both at once.
+type park struct {
+	p      *Pull
+	shards [shards]shard
+	count  atomic.Int64
+
+	mu    sync.Mutex
+	heap  deadlines
+	timer plugin.Timer
+	kick  chan struct{} // the earliest deadline changed
+
+	rmu     sync.Mutex
+	ready   []*waiter
+	readyC  chan struct{}
+	quit    chan struct{}
+	stopped atomic.Bool
+	wg      sync.WaitGroup
+}
+
+type shard struct {
+	mu     sync.Mutex
+	queues map[message.Queue][]*waiter
+}
+
+func newPark(p *Pull) *park {
+	k := &park{p: p, kick: make(chan struct{}, 1), readyC: make(chan struct{}, 1), quit: make(chan struct{})}
+	for i := range k.shards {
+		k.shards[i].queues = map[message.Queue][]*waiter{}
+	}
+	p.k.Meter.Gauge("pull_parked", "Pulls that wait for a message.", func() float64 { return float64(k.count.Load()) })
+	p.k.Hooks.OnDisconnect(k.disconnected)
+	return k
+}
+
+func (k *park) shard(q message.Queue) *shard {
+	h := uint32(q.ID) * 0x9E3779B1
+	for i := range len(q.Topic) {
+		h = (h ^ uint32(q.Topic[i])) * 16777619
+	}
+	return &k.shards[h%shards]
+}
+
+func (k *park) start(context.Context) error {
+	k.wg.Add(1)
+	go k.deadlineLoop()
+	for range max(2, runtime.GOMAXPROCS(0)) {
+		k.wg.Add(1)
+		go k.work()
+	}
+	return nil
+}
+
+func (k *park) stop(context.Context) error {
+	if k.stopped.CompareAndSwap(false, true) {
+		close(k.quit)
+	}
+	k.wg.Wait()
+	return nil
+}
+
+// hold parks t, unless there is something to read by now. true: t is the park's.
+func (k *park) hold(t *task, ms int64) bool {
+	if k.stopped.Load() || k.count.Load() >= maxParked {
+		return false
+	}
+	w := &waiter{t: t, deadline: k.p.k.Clock.Now().Add(time.Duration(min(ms, maxHold)) * time.Millisecond), index: -1}
+	// From the registration on t may be answered and reused by others.
+	queue, offset := t.req.Queue, t.req.Offset
+	sh := k.shard(queue)
+	k.count.Add(1)
+	sh.mu.Lock()
+	sh.queues[queue] = append(sh.queues[queue], w)
+	sh.mu.Unlock()
+
+	// Look again: what was published before the waiter was registered woke
+	// nobody.
+	if k.fresh(queue, offset) && w.taken.CompareAndSwap(false, true) {
+		k.forget(w)
+		_ = k.p.read(t) // an error leaves NotFound standing: the client asks again
+		return false
+	}
+	k.mu.Lock()
+	if !w.taken.Load() {
+		heap.Push(&k.heap, w)
+		if w.index == 0 {
+			select {
+			case k.kick <- struct{}{}:
+			default:
+			}
+		}
+	}
+	k.mu.Unlock()
+	return true
+}
+
+// fresh reports whether the queue has something at or behind offset, or moved
+// away from it.
+func (k *park) fresh(q message.Queue, offset int64) bool {
+	var a storage.OffsetAnswers
+	if err := k.p.k.Store.Offsets(context.Background(), []storage.OffsetQuery{{Queue: q}}, &a); err != nil || len(a.Answers) != 1 {
+		return false
+	}
+	return a.Answers[0].Known && a.Answers[0].Max > offset
+}
+
+// forget takes a waiter that was answered out of its queue.
+func (k *park) forget(w *waiter) {
+	k.count.Add(-1)
+	queue := w.t.req.Queue
+	sh := k.shard(queue)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	list := sh.queues[queue]
+	for i, x := range list {
+		if x == w {
+			list[i] = list[len(list)-1]
+			list[len(list)-1] = nil
+			sh.set(queue, list[:len(list)-1])
+			return
+		}
+	}
+}
+
+func (s *shard) set(q message.Queue, list []*waiter) {
+	if len(list) == 0 {
+		delete(s.queues, q)
+		return
+	}
+	s.queues[q] = list
+}
+
+// published is the hook: it only moves waiters to the ready list.
+func (k *park) published(_ message.Position, units []message.Unit) {
+	if k.count.Load() == 0 {
+		return
+	}
+	woken := false
+	for i := range units {
+		u := &units[i]
+		sh := k.shard(u.Queue)
+		sh.mu.Lock()
+		list := sh.queues[u.Queue]
+		if len(list) == 0 {
+			sh.mu.Unlock()
+			continue
+		}
+		keep := list[:0]
+		for _, w := range list {
+			if u.Offset < w.t.req.Offset || !w.t.tags.MatchCode(u.TagsCode) {
+				keep = append(keep, w)
+				continue
+			}
+			if w.taken.CompareAndSwap(false, true) {
+				k.count.Add(-1)
+				k.rmu.Lock()
+				k.ready = append(k.ready, w)
+				k.rmu.Unlock()
+				woken = true
+			}
+		}
+		clear(list[len(keep):])
+		sh.set(u.Queue, keep)
+		sh.mu.Unlock()
+	}
+	if woken {
+		k.signal()
+	}
+}
+
+func (k *park) signal() {
+	select {
+	case k.readyC <- struct{}{}:
+	default:
+	}
+}
+
+// work answers what was woken.
+func (k *park) work() {
+	defer k.wg.Done()
+	for {
+		select {
+		case <-k.readyC:
+		case <-k.quit:
+			return
+		}
+		for {
+			k.rmu.Lock()
+			n := len(k.ready)
+			if n == 0 {
+				k.rmu.Unlock()
+				break
+			}
+			w := k.ready[n-1]
+			k.ready[n-1] = nil
+			k.ready = k.ready[:n-1]
+			k.rmu.Unlock()
+			if n > 1 {
+				k.signal() // another worker helps
+			}
+			k.unschedule(w)
+			k.finish(w)
+		}
+	}
+}
+
+// finish reads once more, never parks again, and answers.
+func (k *park) finish(w *waiter) {
+	t := w.t
+	if err := k.p.read(t); err != nil {
+		ticket := t.ticket
+		k.p.put(t)
+		ticket.Reply(kernel.CodeOf(err), nil)
+		k.p.k.Log.Error("a parked pull could not be read", "error", err)
+		return
+	}
+	k.p.answer(t)
+	k.p.put(t)
+}
+
+func (k *park) unschedule(w *waiter) {
+	k.mu.Lock()
+	if w.index >= 0 {
+		heap.Remove(&k.heap, w.index)
+	}
+	k.mu.Unlock()
+}
+
+// deadlineLoop answers those whose time is over.
+func (k *park) deadlineLoop() {
+	defer k.wg.Done()
+	timer := k.p.k.Clock.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-k.quit:
+			return
+		case <-k.kick:
+		case <-timer.C():
+		}
+		now := k.p.k.Clock.Now()
+		next := time.Hour
+		for {
+			k.mu.Lock()
+			if len(k.heap) == 0 {
+				k.mu.Unlock()
+				break
+			}
+			w := k.heap[0]
+			if d := w.deadline.Sub(now); d > 0 {
+				next = d
+				k.mu.Unlock()
+				break
+			}
+			heap.Pop(&k.heap)
+			k.mu.Unlock()
+			if w.taken.CompareAndSwap(false, true) {
+				k.forget(w)
+				k.finish(w)
+			}
+		}
+		timer.Reset(next)
+	}
+}
+
+// disconnected drops what a connection left parked.
+func (k *park) disconnected(c *kernel.Conn) {
+	var gone []*waiter
+	k.mu.Lock()
+	for _, w := range k.heap {
+		if w.t.ticket.Conn == c && w.taken.CompareAndSwap(false, true) {
+			gone = append(gone, w)
+		}
+	}
+	for _, w := range gone {
+		heap.Remove(&k.heap, w.index)
+	}
+	k.mu.Unlock()
+	for _, w := range gone {
+		k.forget(w)
+		k.p.put(w.t)
+	}
+}
+
+// deadlines is a heap by deadline.
+type deadlines []*waiter
+
+func (d deadlines) Len() int           { return len(d) }
+func (d deadlines) Less(i, j int) bool { return d[i].deadline.Before(d[j].deadline) }
+func (d deadlines) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].index, d[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (d *deadlines) Push(x any) {
+	w := x.(*waiter)
+	w.index = len(*d)
+	*d = append(*d, w)
+}
+
+// Pop implements heap.Interface.
+func (d *deadlines) Pop() any {
+	old := *d
+	w := old[len(old)-1]
+	old[len(old)-1] = nil
+	*d = old[:len(old)-1]
+	w.index = -1
+	return w
+}

@@ -1,0 +1,316 @@
+package pull
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/hardpointmq/hardpoint/core/api"
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/client"
+	"github.com/hardpointmq/hardpoint/core/internal/filter"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
+)
+
+// Reasons of a refusal (forbiddenType).
+const (
+	forbidBroker    = 1
+	forbidGroup     = 2
+	forbidTopic     = 3
+	forbidBroadcast = 4
+)
+
+// Pull is the behaviour.
+type Pull struct {
+	k       *kernel.Kernel
+	clients *client.Manager
+	cache   filter.Cache
+	park    *park
+	pool    sync.Pool
+
+	messages plugin.Counter
+	empty    plugin.Counter
+}
+
+// task is one read: what is asked, for whom, and room for the answer.
+type task struct {
+	ticket  kernel.Ticket
+	req     storage.ReadRequest
+	tags    *filter.Tags
+	sysFlag int32 // of the topic
+	chunk   storage.Chunk
+	frags   [][]byte
+	units   []message.Unit
+	hdr     []byte
+}
+
+// New makes the behaviour and registers it.
+func New(k *kernel.Kernel, clients *client.Manager) *Pull {
+	p := &Pull{
+		k: k, clients: clients,
+		messages: k.Meter.Counter("messages_out_total", "Messages that consumers got."),
+		empty:    k.Meter.Counter("pull_empty_total", "Pulls answered without a message."),
+	}
+	p.pool.New = func() any { return &task{} }
+	p.park = newPark(p)
+	k.Handle(command.ReqPullMessage, p.serve)
+	k.Handle(command.ReqLitePullMessage, p.serve)
+	k.Hooks.OnPublished(p.park.published)
+	k.Hooks.OnStart(p.park.start)
+	k.Hooks.OnStop(p.park.stop)
+	return p
+}
+
+func (p *Pull) get() *task { return p.pool.Get().(*task) }
+
+func (p *Pull) put(t *task) {
+	t.chunk.Reset()
+	clear(t.frags)
+	*t = task{chunk: t.chunk, frags: t.frags[:0], units: t.units[:0], hdr: t.hdr[:0]}
+	p.pool.Put(t)
+}
+
+// refusal is an answer other than an offset.
+type refusal struct {
+	code      int32
+	forbidden int32
+	text      string
+}
+
+func (p *Pull) serve(r *kernel.Request) {
+	var h command.PullRequest
+	if err := h.Decode(r.Header); err != nil {
+		r.Fail(err)
+		return
+	}
+	t := p.get()
+	no := p.check(t, &h)
+	if no != nil {
+		p.put(t)
+		w := r.Begin(no.code)
+		w.Remark(no.text)
+		if no.forbidden != 0 {
+			w.ExtInt("forbiddenType", int64(no.forbidden))
+		}
+		r.Reply(w)
+		return
+	}
+	t.ticket = r.Ticket()
+	if h.SysFlag&command.PullCommitOffset != 0 && h.CommitOffset >= 0 {
+		p.k.Offsets.Commit(string(h.ConsumerGroup), t.req.Queue, h.CommitOffset)
+	}
+	status := p.read(t)
+	if status != nil {
+		r.Fail(status)
+		p.put(t)
+		return
+	}
+	if h.SysFlag&command.PullSuspend != 0 && codeOf(t) == command.RespPullNotFound {
+		wait := h.SuspendTimeoutMillis
+		if !p.k.Config.LongPolling {
+			wait = min(wait, p.k.Config.ShortPolling.Milliseconds())
+		}
+		if wait > 0 && p.park.hold(t, wait) {
+			return // t belongs to the park now
+		}
+	}
+	p.answer(t)
+	p.put(t)
+}
+
+// check goes through the conditions in the reference's order and fills in t.
+func (p *Pull) check(t *task, h *command.PullRequest) *refusal {
+	k := p.k
+	group := h.ConsumerGroup
+	if k.Config.Permission&kernel.PermRead == 0 {
+		return &refusal{command.RespNoPermission, forbidBroker, fmt.Sprintf("the broker[%s] pulling message is forbidden", k.Config.BrokerName)}
+	}
+	g := k.Groups.Named(string(group))
+	if g == nil {
+		if err := message.CheckGroup(string(group)); err != nil {
+			return &refusal{command.RespInvalidParameter, 0, err.Error()}
+		}
+		var err error
+		if g, err = k.Groups.Ensure(context.Background(), string(group)); err != nil {
+			return &refusal{kernel.CodeOf(err), 0, err.Error()}
+		}
+	}
+	if !g.ConsumeEnable {
+		return &refusal{command.RespNoPermission, forbidGroup, fmt.Sprintf("subscription group no permission, %s", group)}
+	}
+	topic := k.Topics.Lookup(h.Topic)
+	if topic == nil || topic.Internal {
+		return &refusal{command.RespTopicNotExist, 0, fmt.Sprintf("topic[%s] not exist, apply first please!", h.Topic)}
+	}
+	cfg := &topic.Config
+	if cfg.Perm&kernel.PermRead == 0 {
+		return &refusal{command.RespNoPermission, forbidTopic, fmt.Sprintf("the topic[%s] pulling message is forbidden", cfg.TopicName)}
+	}
+	if h.QueueID < 0 || h.QueueID >= cfg.ReadQueueNums {
+		return &refusal{command.RespInvalidParameter, 0, fmt.Sprintf("queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d]", h.QueueID, cfg.TopicName, cfg.ReadQueueNums)}
+	}
+	if no := p.filterOf(t, h, g, cfg.TopicName); no != nil {
+		return no
+	}
+	hot, cold := k.Config.Hot, k.Config.Cold
+	n := max(h.MaxMsgNums, 0)
+	hot.Count, cold.Count = least(hot.Count, n), least(cold.Count, n)
+	t.req.Queue = message.Queue{Topic: cfg.TopicName, ID: h.QueueID}
+	t.req.Offset, t.req.Hot, t.req.Cold = h.QueueOffset, hot, cold
+	t.req.Scan = max(k.Config.FilterScan, n)
+	t.sysFlag = cfg.TopicSysFlag
+	return nil
+}
+
+// least is the smaller of a limit, where 0 is none, and what is asked.
+func least(limit, asked int32) int32 {
+	if limit == 0 || asked < limit {
+		return max(asked, 1)
+	}
+	return limit
+}
+
+func (p *Pull) filterOf(t *task, h *command.PullRequest, g *command.SubscriptionGroupConfig, topic string) *refusal {
+	fail := func(err error) *refusal { return &refusal{kernel.CodeOf(err), 0, err.Error()} }
+	if h.SysFlag&command.PullSubscription != 0 {
+		if err := filter.CheckType(string(h.ExpressionType)); err != nil {
+			return fail(err)
+		}
+		tags, err := p.cache.Get(h.Subscription)
+		if err != nil {
+			return fail(err)
+		}
+		t.setTags(tags)
+		return nil
+	}
+	sub, model, known := p.clients.Subscribed(g.GroupName, topic)
+	switch {
+	case !known:
+		return &refusal{command.RespSubscriptionNotExist, 0, fmt.Sprintf("the consumer's group info not exist, group: %s", g.GroupName)}
+	case model == command.Broadcasting && !g.ConsumeBroadcastEnable:
+		return &refusal{command.RespNoPermission, forbidBroadcast, fmt.Sprintf("the consumer group[%s] can not consume by broadcast way", g.GroupName)}
+	case sub == nil:
+		return &refusal{command.RespSubscriptionNotExist, 0, fmt.Sprintf("the consumer's subscription not exist, group: %s, topic:%s", g.GroupName, topic)}
+	case int64(sub.Data.SubVersion) < h.SubVersion:
+		return &refusal{command.RespSubscriptionNotLatest, 0, fmt.Sprintf("the consumer's subscription not latest, group: %s, topic: %s", g.GroupName, topic)}
+	}
+	if err := filter.CheckType(sub.Data.ExpressionType); err != nil {
+		return fail(err)
+	}
+	if sub.Tags == nil {
+		_, err := filter.Parse(sub.Data.SubString)
+		if err == nil {
+			err = &api.Error{ID: api.SubscriptionParseFailed, Text: fmt.Sprintf("the subscription %q of group %s cannot be used", sub.Data.SubString, g.GroupName)}
+		}
+		return fail(err)
+	}
+	t.setTags(sub.Tags)
+	return nil
+}
+
+func (t *task) setTags(tags *filter.Tags) {
+	t.tags = tags
+	t.req.Tags = tags.Codes
+}
+
+// read reads into t.chunk and leaves what is to be sent in t.frags and t.units.
+func (p *Pull) read(t *task) error {
+	t.chunk.Reset()
+	t.frags, t.units = t.frags[:0], t.units[:0]
+	if err := p.k.Store.Read(context.Background(), t.req, &t.chunk); err != nil {
+		return fmt.Errorf("reading %v at %d: %w", t.req.Queue, t.req.Offset, err)
+	}
+	if t.chunk.Status != storage.Found || t.tags.All {
+		t.frags, t.units = append(t.frags, t.chunk.Frags...), append(t.units, t.chunk.Units...)
+		return nil
+	}
+	t.exact()
+	if len(t.units) == 0 {
+		t.chunk.Status = storage.NoMatchedMessage
+	}
+	return nil
+}
+
+// exact keeps the records whose tag really is wanted.
+func (t *task) exact() {
+	frag, rest := 0, []byte(nil)
+	var v message.View
+	for i := range t.chunk.Units {
+		n := int(t.chunk.Units[i].Size)
+		for len(rest) == 0 && frag < len(t.chunk.Frags) {
+			rest = t.chunk.Frags[frag]
+			frag++
+		}
+		if n > len(rest) {
+			return // the store broke its word; what was checked is sent
+		}
+		rec := rest[:n:n]
+		rest = rest[n:]
+		if message.Parse(rec, &v) == nil && t.tags.MatchProperties(v.Properties) {
+			t.frags = append(t.frags, rec)
+			t.units = append(t.units, t.chunk.Units[i])
+		}
+	}
+}
+
+// codeOf maps the status of a read to the response code.
+func codeOf(t *task) int32 {
+	switch t.chunk.Status {
+	case storage.Found:
+		return command.RespSuccess
+	case storage.NoMatchedMessage, storage.MessageWasRemoving:
+		return command.RespPullRetryImmediately
+	case storage.NoMatchedLogicQueue, storage.NoMessageInQueue:
+		if t.req.Offset != 0 {
+			return command.RespPullOffsetMoved
+		}
+		return command.RespPullNotFound
+	case storage.OffsetFoundNull, storage.OffsetOverflowOne:
+		return command.RespPullNotFound
+	default:
+		return command.RespPullOffsetMoved
+	}
+}
+
+// answer sends what read left in t; any goroutine that owns t may call it.
+func (p *Pull) answer(t *task) {
+	if len(t.units) > 0 {
+		p.messages.Add(uint64(len(t.units)))
+	} else {
+		p.empty.Add(1)
+	}
+	if t.ticket.Oneway {
+		return
+	}
+	size := 0
+	for _, f := range t.frags {
+		size += len(f)
+	}
+	c := &t.chunk
+	w := command.Begin(t.hdr[:0], t.ticket.Type, codeOf(t), t.ticket.Opaque, command.FlagResponse)
+	w.Remark(c.Status.String())
+	h := command.PullResponse{NextBeginOffset: next(t), MinOffset: c.Min, MaxOffset: c.Max, TopicSysFlag: t.sysFlag}
+	h.Append(&w)
+	t.hdr = w.End(size)
+	// A peer that is gone or too slow loses its answer and pulls again.
+	_ = t.ticket.Conn.Peer.Send(command.Frame{Header: t.hdr, Bodies: t.frags})
+}
+
+// next is where the client goes on.
+func next(t *task) int64 {
+	switch t.chunk.Status {
+	case storage.NoMatchedLogicQueue, storage.NoMessageInQueue:
+		return 0
+	case storage.OffsetOverflowOne:
+		return t.req.Offset
+	case storage.OffsetOverflowBadly:
+		return t.chunk.Max
+	case storage.OffsetTooSmall:
+		return t.chunk.Min
+	default:
+		return t.chunk.Next
+	}
+}

@@ -1,0 +1,119 @@
+// Package retry takes messages back that a consumer could not handle:
+// CONSUMER_SEND_MSG_BACK (36). The message is stored again in the retry topic of
+// the group, at once, or in its dead-letter topic when its attempts are used up.
+package retry
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/hardpointmq/hardpoint/core/api"
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/storage"
+)
+
+// versionMaxReconsume is the client version (V3_4_9) from which the header's
+// maxReconsumeTimes counts.
+const versionMaxReconsume = 121
+
+// Retry is the behaviour.
+type Retry struct{ k *kernel.Kernel }
+
+// New makes the behaviour and registers it.
+func New(k *kernel.Kernel) *Retry {
+	r := &Retry{k: k}
+	k.Handle(command.ReqConsumerSendMsgBack, r.back)
+	return r
+}
+
+func (b *Retry) back(r *kernel.Request) {
+	var h command.SendBackRequest
+	if err := h.Decode(r.Header); err != nil {
+		r.Fail(err)
+		return
+	}
+	rec, err := b.make(&h, r)
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	if rec == nil { // the group keeps no retries
+		r.OK()
+		return
+	}
+	t := r.Ticket()
+	b.k.Journal.Submit([]*message.Record{rec}, func(_ kernel.Placed, err error) {
+		if err != nil {
+			t.Reply(command.RespSystemError, func(w *command.Writer) { w.Remark(err.Error()) })
+			return
+		}
+		t.Reply(command.RespSuccess, nil)
+	})
+}
+
+// make builds the record that goes back; nil when there is nothing to do.
+func (b *Retry) make(h *command.SendBackRequest, r *kernel.Request) (*message.Record, error) {
+	k := b.k
+	if err := k.Writable(); err != nil {
+		return nil, err
+	}
+	group := string(h.Group)
+	g := k.Groups.Named(group)
+	if g == nil {
+		return nil, &api.Error{ID: api.GroupNotExist, Text: fmt.Sprintf("subscription group not exist, %s", group)}
+	}
+	if k.Config.Permission&kernel.PermWrite == 0 {
+		return nil, &api.Error{ID: api.NoPermission, Text: fmt.Sprintf("the broker[%s] sending message is forbidden", k.Config.BrokerName)}
+	}
+	if g.RetryQueueNums <= 0 {
+		return nil, nil
+	}
+	ctx := context.Background()
+	var c storage.Chunk
+	defer c.Reset()
+	var v message.View
+	if err := k.Store.Get(ctx, []message.Position{message.Position(h.Offset)}, &c); err != nil || len(c.Units) == 0 || c.Units[0].Size == 0 ||
+		message.Parse(c.Frags[0], &v) != nil || message.IsInternal(string(v.Topic)) {
+		return nil, &api.Error{ID: api.SystemError, Text: fmt.Sprintf("look message by offset failed, %d", h.Offset)}
+	}
+	limit := g.RetryMaxTimes
+	if h.MaxReconsumeTimes >= 0 && r.Header.Version >= versionMaxReconsume {
+		limit = h.MaxReconsumeTimes
+	}
+	dead := h.DelayLevel < 0 || v.ReconsumeTimes >= limit
+	target := command.TopicConfig{
+		TopicName: message.RetryPrefix + group, ReadQueueNums: g.RetryQueueNums, WriteQueueNums: g.RetryQueueNums,
+		Perm: kernel.PermRead | kernel.PermWrite, TopicFilterType: "SINGLE_TAG",
+	}
+	if dead {
+		target.TopicName, target.ReadQueueNums, target.WriteQueueNums = message.DLQPrefix+group, 1, 1
+	}
+	topic, err := k.Topics.Ensure(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	if topic.Config.Perm&kernel.PermWrite == 0 {
+		return nil, &api.Error{ID: api.NoPermission, Text: fmt.Sprintf("the topic[%s] sending message is forbidden", topic.Config.TopicName)}
+	}
+	props := message.AppendWithout(nil, v.Properties, message.PropDelay)
+	if _, ok := message.Property(props, message.PropRetryTopic); !ok {
+		props = message.AppendProperty(props, message.PropRetryTopic, string(v.Topic))
+	}
+	if _, ok := message.Property(props, message.PropOriginMessageID); !ok {
+		origin := string(h.OriginMsgID)
+		if origin == "" {
+			origin = string(message.AppendOffsetID(nil, v.StoreHost, v.Position))
+		}
+		props = message.AppendProperty(props, message.PropOriginMessageID, strings.ToUpper(origin))
+	}
+	return &message.Record{
+		Topic: topic.Config.TopicName, QueueID: rand.Int32N(max(topic.Config.WriteQueueNums, 1)),
+		Flag: v.Flag, SysFlag: v.SysFlag &^ message.SysTxMask, BornTime: v.BornTime,
+		BornHost: message.HostOf(message.HostAddr(v.BornHost)), StoreHost: k.StoreHost,
+		ReconsumeTimes: v.ReconsumeTimes + 1, Body: append([]byte(nil), v.Body...), Properties: props,
+	}, nil
+}
