@@ -163,7 +163,7 @@ func testTruncateUnpublished(t *testing.T, h Harness) {
 	w.publish(w.append(many(q, 4, 300)).End)
 	mark := w.model.tail
 	w.append(many(q, 2, 300))
-	w.append(many(queue("new", 0), 60, 600)) // over edges
+	w.append(singles(many(queue("new", 0), 60, 600))...) // over edges
 	w.verify()
 	w.truncate(mark)
 	w.verify()
@@ -274,7 +274,7 @@ func testTruncatedNeverReturns(t *testing.T, h Harness) {
 
 func testReset(t *testing.T, h Harness) {
 	w := newWorld(t, h, storage.Explicit)
-	w.append(many(queue("T", 0), 40, 700))
+	w.append(singles(many(queue("T", 0), 40, 700))...)
 	w.publish(w.model.tail)
 	w.append(many(queue("T", 0), 3, 700))
 	seg := message.Position(h.segment())

@@ -162,7 +162,9 @@ func testGet(t *testing.T, h Harness) {
 	w := newWorld(t, h, storage.Immediate)
 	q := queue("T", 0)
 	inner := w.w.Pending(one(q, 5)).Buf // a record inside of a body is none
-	w.append([]Message{{Queue: q, Body: inner}}, many(q, 30, 700), []Message{{Queue: queue("U", 1), Body: inner}})
+	w.append([]Message{{Queue: q, Body: inner}})
+	w.append(singles(many(q, 30, 700))...)
+	w.append([]Message{{Queue: queue("U", 1), Body: inner}})
 	w.verifyPositions()
 	first := w.model.log[0].at
 	w.get([]message.Position{first, first, w.model.log[5].at, first})
@@ -177,7 +179,7 @@ func testGet(t *testing.T, h Harness) {
 func testChunkReuse(t *testing.T, h Harness) {
 	w := newWorld(t, h, storage.Immediate)
 	q := queue("T", 0)
-	w.append(many(q, 50, 300))
+	w.append(singles(many(q, 50, 300))...)
 	var c, other storage.Chunk
 	c.Release() // a zero one
 	for i := range 100 {

@@ -36,3 +36,12 @@ func body(n int, text string) []byte {
 	}
 	return bytes.Repeat([]byte(text), n/len(text)+1)[:n]
 }
+
+// singles makes a group of each message.
+func singles(msgs []Message) [][]Message {
+	out := make([][]Message, len(msgs))
+	for i := range msgs {
+		out[i] = msgs[i : i+1]
+	}
+	return out
+}

@@ -1,0 +1,23 @@
+package memory_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func harness() storagetest.Harness {
+	return storagetest.Harness{
+		Factory: memory.NewFactory(),
+		Lacks:   storagetest.Lacks{ProcessDeath: true, Reopen: true},
+	}
+}
+
+func TestConformance(t *testing.T) { storagetest.Run(t, harness()) }
+
+func BenchmarkStore(b *testing.B) { storagetest.Benchmark(b, harness()) }
