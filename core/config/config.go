@@ -28,7 +28,7 @@ type Config struct {
 	// process of its own.
 	Processes map[string]bool
 
-	storeRaw map[string]any
+	raw map[string]map[string]any // by KIND.NAME: top-level keys of the chosen plugins that were set
 }
 
 // Node is what concerns the process itself.
@@ -54,6 +54,7 @@ type Network struct {
 	MaxHeaderSize          int64         `koanf:"maxHeaderSize"`
 	MaxBytesInFlight       int64         `koanf:"maxBytesInFlight"`
 	MaxPendingBytesPerPeer int64         `koanf:"maxPendingBytesPerPeer"`
+	MaxPendingBytes        int64         `koanf:"maxPendingBytes"`
 	IdleTimeout            time.Duration `koanf:"serverChannelMaxIdleTimeSeconds"`
 	ConnectTimeout         time.Duration `koanf:"connectTimeoutMillis"`
 }
@@ -73,6 +74,7 @@ type BrokerConfig struct {
 	ChannelExpiredTimeout      time.Duration `koanf:"channelExpiredTimeout"`
 	SubscriptionExpiredTimeout time.Duration `koanf:"subscriptionExpiredTimeout"`
 	MaxMessageSize             int64         `koanf:"maxMessageSize"`
+	SendWait                   time.Duration `koanf:"waitTimeMillsInSendQueue"`
 	RejectTransactionMessage   bool          `koanf:"rejectTransactionMessage"`
 	TraceOn                    bool          `koanf:"traceOn"`
 }
@@ -96,6 +98,7 @@ type Consume struct {
 	MaxTransferCountInMemory    int           `koanf:"maxTransferCountOnMessageInMemory"`
 	MaxTransferBytesInDisk      int64         `koanf:"maxTransferBytesOnMessageInDisk"`
 	MaxTransferCountInDisk      int           `koanf:"maxTransferCountOnMessageInDisk"`
+	MaxFilterMessageSize        int64         `koanf:"maxFilterMessageSize"`
 	FlushConsumerOffsetInterval time.Duration `koanf:"flushConsumerOffsetInterval"`
 	NotifyConsumerIdsChanged    bool          `koanf:"notifyConsumerIdsChangedEnable"`
 	QueryMaxNum                 int           `koanf:"defaultQueryMaxNum"`
@@ -121,6 +124,8 @@ type Store struct {
 	MessageIndex             bool          `koanf:"messageIndexEnable"`
 	MaxHashSlotNum           int           `koanf:"maxHashSlotNum"`
 	MaxIndexNum              int           `koanf:"maxIndexNum"`
+	CheckCRCOnRecover        bool          `koanf:"checkCRCOnRecover"`
+	MaxMappedFiles           int           `koanf:"maxMappedFiles"`
 	MessageDelayLevel        string        `koanf:"messageDelayLevel"`
 	AutoMessageVersion       bool          `koanf:"autoMessageVersionOnTopicLen"`
 	FlushDelayOffsetInterval time.Duration `koanf:"flushDelayOffsetInterval"`
@@ -155,16 +160,15 @@ const AdminOff = wordOff
 // user: numbers in RocketMQ's units (bytes, milliseconds), booleans, texts.
 // Keys left at their default are not in it, so that a plugin's own defaults
 // hold. The map is the caller's.
-func (c *Config) StoreRaw() map[string]any { return maps.Clone(c.storeRaw) }
+func (c *Config) StoreRaw() map[string]any { return maps.Clone(c.raw["storage."+c.Store.Storage]) }
 
-// PluginRaw returns the configuration of a plugin as its factory takes it. For
-// the chosen storage plugin it begins with [Config.StoreRaw]; what was written
-// under plugins.KIND.NAME comes on top. Nothing written gives nil: all defaults.
+// PluginRaw returns the configuration of a plugin as its factory takes it: for
+// a chosen plugin the top-level keys that belong to it (flushDiskType to solo,
+// maxIndexNum to commitlog) in the form of [Config.StoreRaw], and on top what
+// was written under plugins.KIND.NAME. Nothing written gives nil: all defaults.
 func (c *Config) PluginRaw(kind, name string) (plugin.Raw, error) {
 	m := map[string]any{}
-	if kind == "storage" && name == c.Store.Storage {
-		maps.Copy(m, c.storeRaw)
-	}
+	maps.Copy(m, c.raw[kind+"."+name])
 	maps.Copy(m, c.Plugins[kind][name])
 	if len(m) == 0 {
 		return nil, nil

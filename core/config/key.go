@@ -105,7 +105,7 @@ type Key struct {
 	Reloadable bool     // may change while the process runs
 	Secret     bool     // never shown
 	Empty      bool     // an empty value is legal
-	Stores     []string // storage plugins that get the key in their own configuration
+	Plugins    []string // KIND.NAME of the plugins that get the key in their own configuration
 	Flag       string   // command line flag, without dashes
 	Sets       string   // this is RocketMQ's way to set a part of that key
 }

@@ -163,7 +163,6 @@ func ignoredBrokerKeys() []Key {
 			row{"adminBrokerThreadPoolQueueCapacity", Int, "10000", "Administration requests that may wait."},
 			row{"loadBalanceThreadPoolQueueCapacity", Int, "100000", "Assignment requests that may wait."},
 			row{"brokerFastFailureEnable", Bool, "true", "Refuses requests that waited too long."},
-			row{"waitTimeMillsInSendQueue", Duration, "200", "Longest wait of a send."},
 			row{"waitTimeMillsInPullQueue", Duration, "5000", "Longest wait of a pull."},
 			row{"waitTimeMillsInLitePullQueue", Duration, "5000", "Longest wait of a pull of a lite consumer."},
 			row{"waitTimeMillsInHeartbeatQueue", Duration, "31000", "Longest wait of a heartbeat."},

@@ -428,23 +428,35 @@ func (l *loader) finish() *Loaded {
 	}
 	c.Plugins, c.Processes = l.plugins()
 	c.Store.Process = c.Store.Process || c.Processes["storage."+c.Store.Storage]
-	c.storeRaw = l.storeRaw(c.Store.Storage)
+	c.raw = l.pluginKeys(&c)
 	l.check(&c)
 	return &Loaded{Config: c, Warnings: l.warnings, Mode: l.mode, k: l.k, origin: maps.Clone(l.origin)}
 }
 
-func (l *loader) storeRaw(storage string) map[string]any {
-	raw := map[string]any{}
+// pluginKeys gathers the top-level keys that belong to the chosen plugins and
+// were set. One of a plugin that is not chosen has no effect.
+func (l *loader) pluginKeys(c *Config) map[string]map[string]any {
+	chosen := []string{"storage." + c.Store.Storage, "replication." + c.Broker.Replication}
+	raw := map[string]map[string]any{}
 	for _, k := range l.table.keys {
 		src, set := l.origin[k.Name]
-		if len(k.Stores) == 0 || !set {
+		if len(k.Plugins) == 0 || !set {
 			continue
 		}
-		if !slices.Contains(k.Stores, storage) {
-			l.warn(k.Name, src, "has no effect with storage %s; it belongs to %s", storage, orList(k.Stores))
-			continue
+		used := false
+		for _, p := range chosen {
+			if !slices.Contains(k.Plugins, p) {
+				continue
+			}
+			used = true
+			if raw[p] == nil {
+				raw[p] = map[string]any{}
+			}
+			raw[p][k.Name] = k.plain(l.k.Get(k.path()))
 		}
-		raw[k.Name] = k.plain(l.k.Get(k.path()))
+		if !used {
+			l.warn(k.Name, src, "has no effect with %s: it belongs to %s", strings.Join(chosen, " and "), orList(k.Plugins))
+		}
 	}
 	return raw
 }

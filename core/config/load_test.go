@@ -93,7 +93,10 @@ func TestForms(t *testing.T) {
 		require.Equal(t, []string{"a:9876", "[::1]:9876"}, c.Broker.NamesrvAddrs, name)
 		require.Equal(t, "/a b/c", c.Store.CommitLogDir, name)
 		require.Equal(t, "1s 5s", c.Store.MessageDelayLevel, name)
-		require.Equal(t, map[string]any{"storePathCommitLog": "/a b/c", "flushIntervalCommitLog": int64(2000)}, c.StoreRaw(), name)
+		require.Equal(t, map[string]any{"storePathCommitLog": "/a b/c"}, c.StoreRaw(), name)
+		solo, err := c.PluginRaw("replication", "solo")
+		require.NoError(t, err)
+		require.JSONEq(t, `{"flushIntervalCommitLog":2000}`, string(solo), name)
 		require.True(t, c.PluginProcess("storage", "commitlog"), name)
 		require.True(t, c.Store.Process, name)
 		raw, err := c.PluginRaw("storage", "commitlog")
@@ -104,7 +107,7 @@ func TestForms(t *testing.T) {
 			require.Equal(t, []any{1.0, "x"}, got["list"], name)
 			delete(got, "list")
 		}
-		require.Equal(t, map[string]any{"storePathCommitLog": "/a b/c", "flushIntervalCommitLog": 2000.0, "depth": 7.0, "name": "8"}, got, name)
+		require.Equal(t, map[string]any{"storePathCommitLog": "/a b/c", "depth": 7.0, "name": "8"}, got, name)
 	}
 }
 
@@ -252,7 +255,7 @@ func TestRulesBetweenKeys(t *testing.T) {
 }
 
 func TestShow(t *testing.T) {
-	l, err := loadText(t, Broker, "c.yaml", "flushDiskType: SYNC_FLUSH\naclEnable: false\nplugins: {storage: {x: {password: hunter2, process: true}}}\n")
+	l, err := loadText(t, Broker, "c.yaml", "flushDiskType: SYNC_FLUSH\naclEnable: false\nplugins: {storage: {x: {password: hunter2, process: true, peers: [{token: t0ken, at: a}]}}}\n")
 	require.NoError(t, err)
 	rows := map[string]Row{}
 	for _, r := range l.Show() {
@@ -266,6 +269,7 @@ func TestShow(t *testing.T) {
 	require.Equal(t, "2m", rows["serverChannelMaxIdleTimeSeconds"].Value)
 	require.Equal(t, redacted, rows["plugins.storage.x.password"].Value)
 	require.Equal(t, "true", rows["plugins.storage.x.process"].Value)
+	require.Equal(t, "[map[at:a token:(hidden)]]", rows["plugins.storage.x.peers"].Value)
 	require.Contains(t, rows, "aclEnable")
 	require.NotContains(t, rows, "listenPort")
 	require.NotContains(t, rows, "namesrvListen")

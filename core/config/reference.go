@@ -147,6 +147,9 @@ func yes(b bool) string {
 
 func descText(k Key) string {
 	s := k.Desc
+	if len(k.Plugins) > 0 {
+		s += " Goes to " + orList(k.Plugins) + "."
+	}
 	for _, w := range k.Words {
 		if reason, ok := k.Refuses[w]; ok {
 			s += " " + w + " is refused: " + reason + "."

@@ -37,13 +37,32 @@ func (l *Loaded) Show() []Row {
 		if !isPluginKey(name) {
 			continue
 		}
-		value := fmt.Sprint(l.pluginValue(name))
-		if secretField.MatchString(name[strings.LastIndexByte(name, '.')+1:]) && value != "" {
-			value = redacted
-		}
-		rows = append(rows, Row{name, value, false, l.origin[name]})
+		rows = append(rows, Row{name, fmt.Sprint(hide(name, l.pluginValue(name))), false, l.origin[name]})
 	}
 	return rows
+}
+
+// hide replaces what is named like a secret, at any depth.
+func hide(name string, v any) any {
+	if secretField.MatchString(name[strings.LastIndexByte(name, '.')+1:]) && v != "" {
+		return redacted
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = hide(k, e)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = hide("", e)
+		}
+		return out
+	default:
+		return v
+	}
 }
 
 func (l *Loaded) pluginValue(name string) any {
