@@ -170,7 +170,7 @@ func (c *Crash) find(p []string) (*node, error) {
 		child := n.entries[part]
 		if child == nil {
 			if i == len(p)-1 {
-				return nil, nil //nolint:nilnil // said above
+				return nil, nil
 			}
 			return nil, fs.ErrNotExist
 		}
