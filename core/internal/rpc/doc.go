@@ -1,0 +1,8 @@
+// Package rpc matches responses with requests over a [transport.Peer], for those
+// who call: a broker its name servers, tools and tests a broker, and a server the
+// clients that are connected to it.
+//
+// [Table] is the matching alone, for a session that has one already. [Client] is
+// a dialled connection with a table. [Pool] keeps one Client per address and
+// dials again, with a back-off, when a call finds none.
+package rpc
