@@ -1,0 +1,139 @@
+package pebble
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// walCategory is the category with which Pebble opens its write-ahead log.
+const walCategory = vfs.DiskWriteCategory("pebble-wal")
+
+// deferFS defers the syncs of write-ahead logs; everything else goes through.
+type deferFS struct {
+	vfs.FS
+
+	mu   sync.Mutex
+	open map[*walFile]struct{}
+	err  error // the first sync that failed; it is never tried again
+}
+
+func newDeferFS(inner vfs.FS) *deferFS {
+	return &deferFS{FS: inner, open: map[*walFile]struct{}{}}
+}
+
+// Unwrap implements vfs.FS.
+func (d *deferFS) Unwrap() vfs.FS { return d.FS }
+
+// Create implements vfs.FS.
+func (d *deferFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.Create(name, category)
+	return d.wrap(f, err, name, category)
+}
+
+// ReuseForWrite implements vfs.FS.
+func (d *deferFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.ReuseForWrite(oldname, newname, category)
+	return d.wrap(f, err, newname, category)
+}
+
+func (d *deferFS) wrap(f vfs.File, err error, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err != nil || category != walCategory {
+		return f, err
+	}
+	w := &walFile{File: f, fs: d, name: name}
+	d.mu.Lock()
+	d.open[w] = struct{}{}
+	d.mu.Unlock()
+	return w, nil
+}
+
+// syncWAL makes everything that was written to write-ahead logs durable.
+func (d *deferFS) syncWAL() error {
+	d.mu.Lock()
+	files := make([]*walFile, 0, len(d.open))
+	for f := range d.open {
+		files = append(files, f)
+	}
+	d.mu.Unlock()
+	for _, f := range files {
+		f.sync()
+	}
+	return d.failed()
+}
+
+func (d *deferFS) failed() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}
+
+func (d *deferFS) fail(name string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		d.err = fmt.Errorf("sync of the write-ahead log %s: %w", name, err)
+	}
+}
+
+// walFile is a write-ahead log that is open for writing.
+type walFile struct {
+	vfs.File
+	fs    *deferFS
+	name  string
+	dirty atomic.Bool
+
+	mu     sync.Mutex // of syncs and Close
+	closed bool
+}
+
+// Write implements vfs.File: when it returns, the bytes survive the process.
+func (f *walFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	f.dirty.Store(true)
+	return n, err
+}
+
+// Sync implements vfs.File by doing nothing: syncWAL does it later.
+func (f *walFile) Sync() error { return nil }
+
+// SyncData implements vfs.File by doing nothing.
+func (f *walFile) SyncData() error { return nil }
+
+// SyncTo implements vfs.File by doing nothing.
+func (f *walFile) SyncTo(int64) (fullSync bool, err error) { return false, nil }
+
+// sync makes the file durable. A write that comes while it runs leaves the file
+// dirty.
+func (f *walFile) sync() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.syncLocked()
+}
+
+func (f *walFile) syncLocked() {
+	if f.closed || f.fs.failed() != nil || !f.dirty.Swap(false) {
+		return
+	}
+	if err := f.File.SyncData(); err != nil {
+		f.fs.fail(f.name, err)
+	}
+}
+
+// Close implements vfs.File. It syncs first: Pebble takes a log that it closed
+// for whole.
+func (f *walFile) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.syncLocked()
+	f.closed = true
+	f.fs.mu.Lock()
+	delete(f.fs.open, f)
+	f.fs.mu.Unlock()
+	if err := f.File.Close(); err != nil {
+		return err
+	}
+	return f.fs.failed()
+}
