@@ -1,0 +1,226 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/rpc"
+	"github.com/hardpointmq/hardpoint/core/transport"
+)
+
+// state is what one name server is to the broker.
+type state uint8
+
+const (
+	unknown     state = iota // nothing was tried yet
+	registered               // it knows this broker
+	unreachable              // no connection, or no answer
+	refused                  // it answers, but does not take the registration
+	left                     // shut down
+)
+
+// keeper keeps the broker registered with one name server.
+type keeper struct {
+	r    *Registrar
+	addr string
+	kick chan struct{} // a change is to be registered
+
+	// Guarded by r.mu.
+	state   state
+	covered uint64 // of r.wanted, what was registered
+
+	// Of run alone.
+	link  *rpc.Client
+	since time.Time // when link was made
+	pause time.Duration
+}
+
+// run ends when ctx does.
+func (k *keeper) run(ctx context.Context) {
+	timer := k.r.p.Clock.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		timer.Reset(k.round(ctx))
+		// Without a connection a change has nowhere to go, and dialing sooner for
+		// it would only hammer a name server that is down.
+		var kick chan struct{}
+		var lost <-chan struct{}
+		if k.link != nil {
+			kick, lost = k.kick, k.link.Done()
+		}
+		select {
+		case <-ctx.Done():
+		case <-kick:
+		case <-timer.C():
+		case <-lost:
+			k.drop(k.link.Err())
+			timer.Reset(k.nextPause())
+			select {
+			case <-ctx.Done():
+			case <-timer.C():
+			}
+		}
+	}
+	k.leave()
+}
+
+// round connects if needed, registers once, and returns when to do it again.
+func (k *keeper) round(ctx context.Context) time.Duration {
+	if k.link == nil {
+		l, err := k.dial(ctx)
+		if err != nil {
+			k.report(ctx, unreachable, err)
+			return k.nextPause()
+		}
+		k.link, k.since = l, k.r.p.Clock.Now()
+	}
+	covers := k.r.wanted.Load()
+	err := k.register(ctx)
+	var no *rpc.CodeError
+	switch {
+	case ctx.Err() != nil: // leave says goodbye over the connection
+		return 0
+	case err == nil:
+		k.report(ctx, registered, nil)
+		k.r.update(func() { k.covered = covers })
+		k.r.succeeded()
+		return k.r.p.Period
+	case errors.As(err, &no):
+		k.report(ctx, refused, err)
+	default:
+		k.drop(err)
+		k.report(ctx, unreachable, err)
+	}
+	return k.nextPause()
+}
+
+// nextPause grows with each failure; a connection that lasted starts it anew.
+func (k *keeper) nextPause() time.Duration {
+	k.pause = min(max(2*k.pause, firstPause), maxPause)
+	return k.pause
+}
+
+// drop gives the connection up.
+func (k *keeper) drop(err error) {
+	_ = k.link.Close() // an error says that it is closed already
+	k.link = nil
+	if k.r.p.Clock.Now().Sub(k.since) > maxPause {
+		k.pause = 0
+	}
+	k.report(context.Background(), unreachable, err)
+}
+
+// report notes the state and logs it if it is a new one.
+func (k *keeper) report(ctx context.Context, s state, err error) {
+	if ctx.Err() != nil && s != left {
+		return // what fails because of our end is no news
+	}
+	was := k.state // written by this goroutine only
+	k.r.update(func() { k.state = s })
+	if was == s {
+		return
+	}
+	log := k.r.p.Logger.With("nameserver", k.addr)
+	switch s {
+	case registered:
+		id := k.r.p.Identity()
+		log.Info("registered with name server", "cluster", id.Cluster, "broker", id.Name, "id", id.ID, "address", id.Addr)
+	case unreachable:
+		log.Warn("name server does not answer; clients that use it do not find this broker. Trying again", "error", err)
+	case refused:
+		log.Error("name server refused this broker; clients that use it do not find it. Trying again", "error", err)
+	}
+}
+
+// update changes what r.mu guards and wakes those who wait for it.
+func (r *Registrar) update(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
+	close(r.moved)
+	r.moved = make(chan struct{})
+}
+
+func (k *keeper) gauge() float64 {
+	k.r.mu.Lock()
+	defer k.r.mu.Unlock()
+	if k.state == registered {
+		return 1
+	}
+	return 0
+}
+
+// dial connects. What a name server asks by itself (it may tell of other
+// brokers) needs no answer.
+func (k *keeper) dial(ctx context.Context) (*rpc.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, k.r.p.ConnectTimeout)
+	defer cancel()
+	return rpc.Dial(ctx, k.r.p.Dialer, k.addr, rpc.Options{
+		TLS:      k.r.p.TLS,
+		Requests: func(transport.Peer, *command.Header, *command.Frame) {},
+	})
+}
+
+// call sends a request and returns its answer; one other than success is a
+// *rpc.CodeError.
+func (k *keeper) call(ctx context.Context, code int32, fill func(*command.Writer), body []byte) (*rpc.Response, error) {
+	resp, err := k.link.Call(ctx, rpc.Request(code, fill, body))
+	if err == nil {
+		err = resp.Err()
+	}
+	return resp, err
+}
+
+// register sends one registration.
+func (k *keeper) register(ctx context.Context) error {
+	p := &k.r.p
+	id := p.Identity()
+	head := command.RegisterBrokerRequest{BrokerID: brokerID(id), HAServerAddr: id.HAAddr, EnableActingMaster: id.EnableActingMaster}
+	topics, version := p.Source()
+	body, err := encode(&head, topics, version, p.Permission)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	r, err := k.call(ctx, command.ReqRegisterBroker, head.Append, body)
+	if err != nil || p.Answered == nil {
+		return err
+	}
+	var resp command.RegisterBrokerResponse
+	if err := resp.Decode(&r.Header); err != nil {
+		return err
+	}
+	a := Answer{NameServer: k.addr, MasterAddr: resp.MasterAddr, HAAddr: resp.HAServerAddr}
+	if len(r.Body) > 0 {
+		var kv command.KVTable
+		if err := command.DecodeBody(r.Body, &kv); err != nil {
+			return fmt.Errorf("answer to the registration: %w", err)
+		}
+		a.OrderTopics = kv.Table
+	}
+	p.Answered(a)
+	return nil
+}
+
+func brokerID(id Identity) command.BrokerID {
+	return command.BrokerID{BrokerName: id.Name, BrokerAddr: id.Addr, ClusterName: id.Cluster, BrokerID: id.ID}
+}
+
+// leave unregisters and closes the connection.
+func (k *keeper) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), unregisterTimeout)
+	defer cancel()
+	if k.link != nil {
+		id := brokerID(k.r.p.Identity())
+		if _, err := k.call(ctx, command.ReqUnregisterBroker, id.Append, nil); err != nil {
+			k.r.p.Logger.Warn("name server was not told that this broker leaves; it notices by the closed connection",
+				"nameserver", k.addr, "error", err)
+		}
+		_ = k.link.Close() // an error says that it is closed already
+	}
+	k.report(ctx, left, nil)
+}
