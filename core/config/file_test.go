@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,20 @@ func TestProperties(t *testing.T) {
 		text = append(text, fmt.Sprintf("%d %s=%v", e.src.Line, e.name, e.value))
 	}
 	require.Equal(t, []string{"4 a=1", "5 b=2", "6 c=3", "7 d=onetwo", "9 e=x\\", "10 f=${user.home}/x", "11 g=a=b # not a comment", "12 h=", "13 i=", "14 j=A\tB", "15 k=last"}, text)
+}
+
+// A hostile or broken file is an error, not the end of the process.
+func TestDeepNesting(t *testing.T) {
+	deep := strings.Repeat("[", 100_000)
+	tables := strings.Repeat("{a=", 50_000)
+	for name, text := range map[string]string{
+		"a.yaml": "plugins.storage.x.a: " + deep, "b.yaml": "plugins.storage.x.a: " + deep + strings.Repeat("]", 100_000), "c.yaml": strings.Repeat("a: {", 50_000),
+		"a.toml": "plugins.storage.x.a = " + deep, "b.toml": "plugins.storage.x.a = " + deep + strings.Repeat("]", 100_000), "c.toml": "a = " + tables,
+		"a.conf": strings.Repeat("a.", 50_000) + "=1", "b.conf": "plugins.storage.x." + strings.Repeat("a.", 50_000) + "b=1", "d.yaml": "plugins.storage.x." + strings.Repeat("a.", 50_000) + "b: 1", "e.yaml": strings.Repeat("- ", 50_000),
+	} {
+		_, err := loadText(t, Broker, name, text)
+		require.NotEmpty(t, faults(t, err), name)
+	}
 }
 
 func TestNestedNames(t *testing.T) {

@@ -96,7 +96,15 @@ func TestExplain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "flushDiskType", k.Name)
 	}
-	k, err := Explain("mapedFileSizeCommitLog")
+	k, err := Explain("aclEnable")
+	require.NoError(t, err)
+	require.Contains(t, k.Describe(), "refused: access control")
+	k, err = Explain("listen")
+	require.NoError(t, err)
+	for _, want := range []string{"HOST:PORT", "HARDPOINT_LISTEN", "--listen", "--set listen=VALUE", "honoured", ":10911"} {
+		require.Contains(t, k.Describe(), want)
+	}
+	k, err = Explain("mapedFileSizeCommitLog")
 	require.NoError(t, err)
 	require.Equal(t, "mappedFileSizeCommitLog", k.Name)
 	_, err = Explain("flushDiscType")

@@ -309,3 +309,23 @@ func TestUpdate(t *testing.T) {
 	require.NoError(t, err, "its own output changes nothing")
 	require.Empty(t, changes)
 }
+
+// Apache's broker and name server rewrite their files with every key at an
+// update. Such files load, and what they say is kept.
+func TestApacheFiles(t *testing.T) {
+	l, err := Load(Options{Mode: Broker, File: "testdata/broker-5.3.3.conf"})
+	require.NoError(t, err)
+	require.Equal(t, "0.0.0.0:39911", l.Config.Network.Listen)
+	require.Equal(t, "127.0.0.1", l.Config.Network.Advertise)
+	require.Equal(t, "broker-a", l.Config.Broker.Name)
+	require.Equal(t, "/var/lib/rocketmq/store", l.Config.Store.RootDir)
+	require.Equal(t, []string{"127.0.0.1:39876"}, l.Config.Broker.NamesrvAddrs)
+	require.Equal(t, 200*time.Millisecond, l.Config.Broker.SendWait)
+	require.Equal(t, FromFile, l.Origin("maxMessageSize").Kind)
+	require.NotEmpty(t, l.Warnings)
+
+	l, err = Load(Options{Mode: Namesrv, File: "testdata/namesrv-5.3.3.conf"})
+	require.NoError(t, err)
+	require.Equal(t, "0.0.0.0:39876", l.Config.Namesrv.Listen)
+	require.Equal(t, 5*time.Second, l.Config.Namesrv.ScanNotActiveBrokerInterval)
+}

@@ -79,6 +79,10 @@ func (l *loader) onePlugin(name string, e entry) (string, any, bool) {
 	if s, ok := e.value.(string); ok && strings.TrimSpace(s) == "" && len(parts) < 4 {
 		return "", nil, false
 	}
+	if len(parts) > deepest {
+		name = shorten(name)
+		return syntax(fmt.Sprintf("the name has more than %d parts", deepest))
+	}
 	if slices.Contains(parts, "") {
 		return syntax("a part of the name is empty")
 	}

@@ -86,6 +86,38 @@ func WriteReference(w io.Writer) error {
 	return err
 }
 
+// Describe is the text of `config explain KEY`: everything that the table
+// knows, one fact a line.
+func (k Key) Describe() string {
+	var b strings.Builder
+	line := func(label, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, "%-12s %s\n", label, text)
+		}
+	}
+	fmt.Fprintf(&b, "%s\n%s\n", k.Name, descText(k))
+	status := k.Status.String()
+	if k.Reason != "" {
+		status += ": " + k.Reason
+	}
+	line("status", status)
+	line("allowed", k.AllowedText())
+	line("default", k.Default)
+	line("harmless", strings.Join(k.Harmless, ", "))
+	line("for", appliesCell(k.Applies))
+	line("also", strings.Join(k.Aliases, ", "))
+	line("sets part of", k.Sets)
+	line("environment", k.Env())
+	if k.Flag != "" {
+		line("flag", "--"+k.Flag)
+	}
+	line("flag", "--set "+k.Name+"=VALUE")
+	if k.Reloadable {
+		line("live", "may change while the process runs")
+	}
+	return b.String()
+}
+
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 
 func code(s string) string {

@@ -103,12 +103,12 @@ func (r *tomlReader) keyValue(prefix string, e *unstable.Node, depth int) {
 	name = prefix + name
 	v := e.Value()
 	if v.Kind == unstable.InlineTable && depth < deepest {
-		any := false
+		empty := true
 		for it := v.Children(); it.Next(); {
-			any = true
+			empty = false
 			r.keyValue(name+".", it.Node(), depth+1)
 		}
-		if any {
+		if !empty {
 			return
 		}
 	}
