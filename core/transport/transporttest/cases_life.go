@@ -173,7 +173,7 @@ func testPeer(t *testing.T, h Harness) {
 				t.Errorf("ID %q is empty or not unique", p.ID())
 			}
 			ids[p.ID()] = true
-			if p.Identity().TLS != (h.TLS != nil) {
+			if p.Identity().TLS != (r.client != nil) {
 				t.Errorf("Identity says TLS: %v", p.Identity().TLS)
 			}
 		}

@@ -23,7 +23,8 @@ type Harness struct {
 	// Address returns an address to serve at, another one at each call, or one
 	// that means any.
 	Address func(testing.TB) string
-	// TLS makes the configurations of both ends; nil: plain.
+	// TLS makes the configurations of both ends; nil: plain. The client's may be
+	// nil, where a listener takes both kinds.
 	TLS func(testing.TB) (server, client *tls.Config)
 	// Bytes connects below the level of frames. nil: the transport has no byte
 	// stream, and the part "bytes" is skipped.
@@ -47,10 +48,10 @@ type (
 	}
 )
 
-// Run runs the suite. The tests are named
-// TestConformance/<transport>/<form>/<part>/<case> when it is called from a
-// test named TestConformance.
-func Run(t *testing.T, h Harness) {
+// Run runs the suite for each of hs, which are forms of one transport. The tests
+// are named TestConformance/<transport>/<form>/<part>/<case> when it is called
+// from a test named TestConformance.
+func Run(t *testing.T, hs ...Harness) {
 	parts := []testPart{
 		{"life", lifeCases},
 		{"frames", frameCases},
@@ -58,25 +59,32 @@ func Run(t *testing.T, h Harness) {
 		{"limits", limitCases},
 		{"drain", drainCases},
 	}
-	t.Run(h.Factory.Name(), func(t *testing.T) {
-		t.Run(h.Form, func(t *testing.T) {
-			for _, part := range parts {
-				t.Run(part.name, func(t *testing.T) {
-					if part.name == "bytes" && h.Bytes == nil {
-						t.Skip("the transport has no byte stream")
-					}
-					for _, c := range part.cases {
-						t.Run(c.name, func(t *testing.T) {
-							if slices.Contains(h.Lacks, c.name) {
-								t.Skip("named as lacking by the harness")
-							}
-							c.run(t, h)
-						})
-					}
-				})
-			}
-		})
+	if len(hs) == 0 {
+		t.Fatal("transporttest.Run needs a Harness")
+	}
+	t.Run(hs[0].Factory.Name(), func(t *testing.T) {
+		for _, h := range hs {
+			t.Run(h.Form, func(t *testing.T) {
+				for _, part := range parts {
+					t.Run(part.name, func(t *testing.T) { h.part(t, part) })
+				}
+			})
+		}
 	})
+}
+
+func (h Harness) part(t *testing.T, part testPart) {
+	if part.name == "bytes" && h.Bytes == nil {
+		t.Skip("the transport has no byte stream")
+	}
+	for _, c := range part.cases {
+		t.Run(c.name, func(t *testing.T) {
+			if slices.Contains(h.Lacks, c.name) {
+				t.Skip("named as lacking by the harness")
+			}
+			c.run(t, h)
+		})
+	}
 }
 
 // build makes a transport that is not started.

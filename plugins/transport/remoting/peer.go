@@ -129,9 +129,11 @@ func (p *peer) failLocked(cause error) {
 
 // open makes the session. tc is nil for a plain connection.
 func (p *peer) open(tc *tls.Conn) {
-	if tc == nil {
+	switch {
+	case tc == nil && p.g.t.streams:
+	case tc == nil:
 		p.raw.init(p)
-	} else {
+	default:
 		p.stream = tc
 		p.who.TLS = true
 		if st := tc.ConnectionState(); len(st.VerifiedChains) > 0 {

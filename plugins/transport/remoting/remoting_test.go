@@ -1,12 +1,29 @@
 package remoting_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"io"
+	"log/slog"
+	"math/big"
 	"net"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/transport/transporttest"
 	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
 )
@@ -15,11 +32,301 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
 	anyPort := func(testing.TB) string { return "127.0.0.1:0" }
-	bytes := func(ctx context.Context, address string) (net.Conn, error) {
+	plain := func(ctx context.Context, address string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "tcp", address)
 	}
-	transporttest.Run(t, transporttest.Harness{
-		Factory: remoting.NewFactory(), Form: "plain", Address: anyPort, Bytes: bytes,
-	})
+	server, client := certificates(t)
+	encrypted := func(ctx context.Context, address string) (net.Conn, error) {
+		d := tls.Dialer{Config: client}
+		return d.DialContext(ctx, "tcp", address)
+	}
+	both := func(testing.TB) (s, c *tls.Config) { return server, client }
+	onlyServer := func(testing.TB) (s, c *tls.Config) { return server, nil }
+	raw, streams := remoting.NewFactory(), remoting.NewStreamFactory()
+	transporttest.Run(t,
+		transporttest.Harness{Factory: raw, Form: "plain", Address: anyPort, Bytes: plain},
+		transporttest.Harness{Factory: streams, Form: "stream", Address: anyPort, Bytes: plain},
+		transporttest.Harness{Factory: raw, Form: "tls", Address: anyPort, Bytes: encrypted, TLS: both},
+		transporttest.Harness{Factory: raw, Form: "plain_beside_tls", Address: anyPort, Bytes: plain, TLS: onlyServer},
+	)
+}
+
+// certificates makes an authority with a certificate for 127.0.0.1, which is
+// the client's, too.
+func certificates(t testing.TB) (server, client *tls.Config) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "somebody"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:        true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(cert)
+	pair := []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}
+	return &tls.Config{Certificates: pair, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS12},
+		&tls.Config{Certificates: pair, RootCAs: pool, MinVersion: tls.VersionTLS12}
+}
+
+// probe is a handler whose sessions tell what happens to them.
+type probe struct {
+	echo   bool
+	opened chan *probeSession
+	gate   chan struct{} // when set, Arrived waits for it,
+	inside chan struct{} // and says so here, if somebody listens
+}
+
+type probeSession struct {
+	h      *probe
+	p      transport.Peer
+	bytes  chan int // of the frames of each Arrived
+	closed chan error
+}
+
+func newProbe() *probe { return &probe{opened: make(chan *probeSession, 2000)} }
+
+func (h *probe) Opened(p transport.Peer) transport.Session {
+	s := &probeSession{h: h, p: p, bytes: make(chan int, 10_000), closed: make(chan error, 1)}
+	h.opened <- s
+	return s
+}
+func (h *probe) Settle() {}
+func (s *probeSession) Arrived(in []command.Frame) {
+	if s.h.gate != nil {
+		select {
+		case s.h.inside <- struct{}{}:
+		default:
+		}
+		<-s.h.gate
+	}
+	if s.h.echo {
+		_ = s.p.Send(in...)
+	}
+	n := 0
+	for i := range in {
+		n += len(in[i].Raw)
+	}
+	s.bytes <- n
+}
+func (s *probeSession) Closed(err error) { s.closed <- err }
+
+func (s *probeSession) takes(t *testing.T, n int) {
+	t.Helper()
+	for n > 0 {
+		n -= <-s.bytes
+	}
+	require.Zero(t, n)
+}
+
+func start(t testing.TB, set plugin.Settings) *remoting.Transport {
+	t.Helper()
+	tr, err := remoting.New(t.Context(), transport.Params{Settings: set}, remoting.NewDefaultConfig())
+	require.NoError(t, err)
+	require.NoError(t, tr.Start(t.Context()))
+	t.Cleanup(func() { require.NoError(t, tr.Shutdown(context.Background())) })
+	return tr
+}
+
+func serve(t testing.TB, tr *remoting.Transport, l transport.Listen, h transport.Handler) transport.Listener {
+	t.Helper()
+	l.Address = "127.0.0.1:0"
+	ln, err := tr.Serve(t.Context(), l, transport.Services{Frames: h})
+	require.NoError(t, err)
+	return ln
+}
+
+func frame(n int) command.Frame {
+	return command.Frame{Header: command.AppendResponse(nil, command.JSON, 0, 1, "", n), Body: make([]byte, n)}
+}
+
+// What Send took before Close is not lost, although the socket had not taken it.
+func TestCloseWritesBacklog(t *testing.T) {
+	server, client := certificates(t)
+	for name, conf := range map[string][2]*tls.Config{"plain": {}, "tls": {server, client}} {
+		t.Run(name, func(t *testing.T) {
+			tr := start(t, plugin.Settings{})
+			srv, cl := newProbe(), newProbe()
+			cl.gate = make(chan struct{})
+			ln := serve(t, tr, transport.Listen{TLS: conf[0], Limits: transport.Limits{PeerBytes: 64 << 20}}, srv)
+			p, err := tr.Dial(t.Context(), ln.Address(), transport.Limits{}, conf[1], cl)
+			require.NoError(t, err)
+			require.NoError(t, p.Send(frame(1)))
+			s, c := <-srv.opened, <-cl.opened
+			<-s.bytes
+			f := frame(100_000)
+			total := 0
+			for range 200 { // more than both sockets buffer
+				require.NoError(t, s.p.Send(f))
+				total += f.Len()
+			}
+			require.NoError(t, s.p.Close())
+			require.ErrorIs(t, s.p.Send(f), transport.ErrClosed)
+			close(cl.gate)
+			c.takes(t, total)
+			require.ErrorIs(t, <-c.closed, io.EOF)
+			require.ErrorIs(t, <-s.closed, transport.ErrClosed)
+		})
+	}
+}
+
+// A peer that closes and is not read by anybody is gone after a while.
+func TestCloseDoesNotWaitForEver(t *testing.T) {
+	tr := start(t, plugin.Settings{})
+	srv := newProbe()
+	ln := serve(t, tr, transport.Listen{Limits: transport.Limits{PeerBytes: 64 << 20}}, srv)
+	c, err := net.Dial("tcp", ln.Address())
+	require.NoError(t, err)
+	defer c.Close()
+	s := <-srv.opened
+	for range 200 {
+		require.NoError(t, s.p.Send(frame(100_000)))
+	}
+	require.NoError(t, s.p.Close())
+	require.ErrorIs(t, <-s.closed, transport.ErrClosed)
+}
+
+func TestIdentity(t *testing.T) {
+	server, client := certificates(t)
+	tr := start(t, plugin.Settings{})
+	srv := newProbe()
+	ln := serve(t, tr, transport.Listen{TLS: server}, srv)
+	_, err := tr.Dial(t.Context(), ln.Address(), transport.Limits{}, client, newProbe())
+	require.NoError(t, err)
+	require.Equal(t, transport.Identity{Name: "somebody", TLS: true}, (<-srv.opened).p.Identity())
+
+	// A failed handshake opens nobody, and the others go on.
+	_, err = tr.Dial(t.Context(), ln.Address(), transport.Limits{}, &tls.Config{MinVersion: tls.VersionTLS12}, newProbe())
+	require.ErrorContains(t, err, "certificate")
+	anonymous := client.Clone()
+	anonymous.Certificates = nil
+	_, err = tr.Dial(t.Context(), ln.Address(), transport.Limits{}, anonymous, newProbe())
+	require.NoError(t, err)
+	require.Equal(t, transport.Identity{TLS: true}, (<-srv.opened).p.Identity())
+}
+
+// A connection to a listener with TLS that says nothing must not outlive Idle.
+func TestSilentHandshake(t *testing.T) {
+	server, _ := certificates(t)
+	tr := start(t, plugin.Settings{})
+	ln := serve(t, tr, transport.Listen{TLS: server, Limits: transport.Limits{Idle: 20 * time.Millisecond}}, newProbe())
+	for _, first := range []string{"", "\x16", "\x16\x03\x01\x02"} {
+		c, err := net.Dial("tcp", ln.Address())
+		require.NoError(t, err)
+		_, err = c.Write([]byte(first))
+		require.NoError(t, err)
+		_, _ = io.Copy(io.Discard, c) // ends when the server closes
+		c.Close()
+	}
+}
+
+// The read buffers of all peers together are bounded: who wants more is closed,
+// who sends small frames is served.
+func TestReadBytes(t *testing.T) {
+	tr := start(t, plugin.Settings{})
+	srv := newProbe()
+	srv.echo = true
+	ln := serve(t, tr, transport.Listen{Limits: transport.Limits{ReadBytes: 3 << 20}}, srv)
+	f := frame(5 << 20)
+	big := f.Append(nil)
+	c, err := net.Dial("tcp", ln.Address())
+	require.NoError(t, err)
+	defer c.Close()
+	s := <-srv.opened
+	go func() { _, _ = c.Write(big) }()
+	require.ErrorIs(t, <-s.closed, transport.ErrLimit)
+
+	// Half frames of 1 MiB: three of them fit, the others must be closed. Who
+	// sends small frames is served nevertheless.
+	closed := make(chan error, 10)
+	f = frame(1 << 20)
+	half := f.Append(nil)[:1<<20]
+	for range 10 {
+		c, err := net.Dial("tcp", ln.Address())
+		require.NoError(t, err)
+		defer c.Close()
+		s := <-srv.opened
+		go func() { closed <- <-s.closed }()
+		_, _ = c.Write(half) // fails when the server closes meanwhile
+	}
+	for range 7 {
+		require.ErrorIs(t, <-closed, transport.ErrLimit)
+	}
+	cl := newProbe()
+	p, err := tr.Dial(t.Context(), ln.Address(), transport.Limits{}, nil, cl)
+	require.NoError(t, err)
+	small := frame(2000)
+	require.NoError(t, p.Send(small))
+	(<-cl.opened).takes(t, small.Len())
+}
+
+// logs collects log lines.
+type logs struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logs) count(s string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), s)
+}
+
+func TestRefusedConnectionsAreLoggedOnce(t *testing.T) {
+	var l logs
+	tr := start(t, plugin.Settings{Logger: slog.New(slog.NewTextHandler(&l, nil))})
+	srv := newProbe()
+	ln := serve(t, tr, transport.Listen{Limits: transport.Limits{Connections: 1}}, srv)
+	first, err := net.Dial("tcp", ln.Address())
+	require.NoError(t, err)
+	defer first.Close()
+	<-srv.opened
+	for range 20 {
+		c, err := net.Dial("tcp", ln.Address())
+		require.NoError(t, err)
+		_, _ = io.Copy(io.Discard, c)
+		c.Close()
+	}
+	require.Equal(t, 1, l.count("connections are refused"))
+}
+
+func TestServeErrors(t *testing.T) {
+	tr := start(t, plugin.Settings{})
+	ln := serve(t, tr, transport.Listen{}, newProbe())
+	_, err := tr.Serve(t.Context(), transport.Listen{Address: ln.Address()}, transport.Services{Frames: newProbe()})
+	require.ErrorContains(t, err, ln.Address())
+	require.ErrorContains(t, err, "another process has that port")
+	_, err = tr.Serve(t.Context(), transport.Listen{Address: "nonsense"}, transport.Services{Frames: newProbe()})
+	require.ErrorContains(t, err, `"host:port"`)
+}
+
+// Shutdown gives up with its context when a session does not return.
+func TestShutdownContext(t *testing.T) {
+	tr, err := remoting.New(t.Context(), transport.Params{}, remoting.NewDefaultConfig())
+	require.NoError(t, err)
+	require.NoError(t, tr.Start(t.Context()))
+	srv := newProbe()
+	srv.gate, srv.inside = make(chan struct{}), make(chan struct{}, 1)
+	ln := serve(t, tr, transport.Listen{}, srv)
+	p, err := tr.Dial(t.Context(), ln.Address(), transport.Limits{}, nil, newProbe())
+	require.NoError(t, err)
+	require.NoError(t, p.Send(frame(1)))
+	<-srv.inside
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, tr.Shutdown(ctx), context.Canceled)
+	close(srv.gate)
+	require.NoError(t, tr.Shutdown(t.Context()))
 }

@@ -44,6 +44,7 @@ type Transport struct {
 	pools   pools
 	id      string       // begins the ids of the peers
 	seq     atomic.Int64 // ends them
+	streams bool         // tests: take the way of systems without raw sockets
 
 	mu      sync.Mutex
 	running bool

@@ -1,0 +1,24 @@
+package remoting
+
+import (
+	"context"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/transport"
+)
+
+// NewStreamFactory makes transports that read and write as on systems without
+// raw sockets.
+func NewStreamFactory() transport.Factory {
+	f := NewFactory()
+	return transport.NewFactory(Name, func(Config) plugin.Description {
+		d, _ := f.Describe(context.Background(), nil)
+		return d
+	}, NewDefaultConfig, func(ctx context.Context, p transport.Params, c Config) (*Transport, error) {
+		t, err := New(ctx, p, c)
+		if err == nil {
+			t.streams = true
+		}
+		return t, err
+	})
+}
