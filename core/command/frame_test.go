@@ -126,6 +126,19 @@ func TestCodeNames(t *testing.T) {
 	require.Equal(t, "SEND_MESSAGE_V2", RequestName(ReqSendMessageV2))
 	require.Equal(t, "POP_MESSAGE", RequestName(200050))
 	require.Equal(t, "4711", RequestName(4711))
+	names := map[string]int32{}
+	named := 0
+	for code := int32(-2000); code < 201000; code++ {
+		name := RequestName(code)
+		_, twice := names[name]
+		require.False(t, twice, name)
+		names[name] = code
+		if name[0] >= 'A' {
+			named++
+		}
+	}
+	require.Equal(t, 140, named)
+	require.Equal(t, ReqHeartBeat, names["HEART_BEAT"])
 	require.Equal(t, "FLUSH_DISK_TIMEOUT", ResponseName(RespFlushDiskTimeout))
 	require.Equal(t, "-7", ResponseName(-7))
 	require.Equal(t, "ROCKETMQ", RocketMQ.String())

@@ -13,7 +13,7 @@ type PullRequest struct {
 	SubVersion           int64
 	QueueID              int32
 	MaxMsgNums           int32
-	MaxMsgBytes          int32 // -1: not given
+	MaxMsgBytes          int32 // upper bound of the bodies' bytes, 0: not given
 	SysFlag              int32 // Pull… bits
 }
 
@@ -34,7 +34,7 @@ func (r *PullRequest) Decode(h *Header) error {
 		QueueOffset: d.int64("queueOffset"), MaxMsgNums: d.int32("maxMsgNums"), SysFlag: d.int32("sysFlag"),
 		CommitOffset: d.int64("commitOffset"), SuspendTimeoutMillis: d.int64("suspendTimeoutMillis"),
 		Subscription: d.opt("subscription"), SubVersion: d.int64("subVersion"), ExpressionType: d.opt("expressionType"),
-		MaxMsgBytes: d.optInt32("maxMsgBytes", -1), BrokerName: d.opt("bname"),
+		MaxMsgBytes: d.optInt32("maxMsgBytes", 0), BrokerName: d.opt("bname"),
 	}
 	return d.err
 }
@@ -52,7 +52,7 @@ func (r *PullRequest) Append(w *Writer) {
 	w.optBytes("subscription", r.Subscription)
 	w.ExtInt("subVersion", r.SubVersion)
 	w.optBytes("expressionType", r.ExpressionType)
-	if r.MaxMsgBytes >= 0 {
+	if r.MaxMsgBytes > 0 {
 		w.ExtInt("maxMsgBytes", int64(r.MaxMsgBytes))
 	}
 	w.optBytes("bname", r.BrokerName)
@@ -204,15 +204,15 @@ func (r *SearchOffsetRequest) Append(w *Writer) {
 // OffsetResponse, and GET_EARLIEST_MSG_STORETIME (32), answered with a
 // TimestampResponse.
 type QueueRequest struct {
-	Topic     []byte
-	QueueID   int32
-	Committed bool // of 30 only: true unless given
+	Topic       []byte
+	QueueID     int32
+	Uncommitted bool // of 30 only: what is stored but not yet readable counts (committed=false)
 }
 
 // Decode takes the fields.
 func (r *QueueRequest) Decode(h *Header) error {
 	d := reader{h: h}
-	*r = QueueRequest{d.need("topic"), d.int32("queueId"), d.bool("committed", true)}
+	*r = QueueRequest{d.need("topic"), d.int32("queueId"), !d.bool("committed", true)}
 	return d.err
 }
 
@@ -220,7 +220,7 @@ func (r *QueueRequest) Decode(h *Header) error {
 func (r *QueueRequest) Append(w *Writer) {
 	w.ExtBytes("topic", r.Topic)
 	w.ExtInt("queueId", int64(r.QueueID))
-	if w.code == ReqGetMaxOffset && !r.Committed {
+	if w.code == ReqGetMaxOffset && r.Uncommitted {
 		w.ExtBool("committed", false)
 	}
 }

@@ -37,6 +37,8 @@ func TestTypedHeadersRoundTrip(t *testing.T) {
 			switch x := v.(type) {
 			case *PushReplyRequest: // these two do not travel in it
 				x.Batch, x.MaxReconsumeTimes = false, -1
+			case *QueueRequest:
+				x.Uncommitted = code == ReqGetMaxOffset
 			case *AckRequest:
 				if code == ReqAckMessage {
 					x.InvisibleTime = 0

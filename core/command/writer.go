@@ -138,7 +138,9 @@ func (w *Writer) binKey(key string) bool {
 // End finishes the header, patches the lengths for a body of bodyLen bytes and
 // returns dst with prefix and header behind it. If the frame cannot be expressed
 // (see Err), ext and remark are replaced by a remark that says so, and a response
-// becomes a SYSTEM_ERROR, so that the peer gets an answer.
+// becomes a SYSTEM_ERROR, so that the peer gets an answer. A body that does not
+// fit the length word (2 GiB) must then not be sent; the receiver's limit for
+// frames, MaxFrame, is the caller's business.
 func (w *Writer) End(bodyLen int) []byte {
 	w.finish()
 	hlen := len(w.buf) - w.start - prefixLen
@@ -146,6 +148,7 @@ func (w *Writer) End(bodyLen int) []byte {
 		w.err = fmt.Errorf("%w: %d bytes, limit %d", ErrHeaderTooLarge, hlen, MaxHeader)
 	} else if int64(hlen)+int64(bodyLen)+4 > 1<<31-1 {
 		w.err = fmt.Errorf("%w: a body of %d bytes does not fit a frame", ErrHeaderTooLarge, bodyLen)
+		bodyLen = 0
 	}
 	if w.err != nil {
 		w.restart()

@@ -96,8 +96,11 @@ func TestWriterRefusesWhatDoesNotFit(t *testing.T) {
 	require.NoError(t, h.Decode(&Frame{Type: RocketMQ, Header: b[8:]}))
 	require.Equal(t, int32(10), h.Code)
 	w = Begin(nil, JSON, 10, 9, 0)
-	w.End(1 << 31)
+	b = w.End(1<<31 - 1)
 	require.ErrorIs(t, w.Err(), ErrHeaderTooLarge)
+	_, used, _, err := Split(b, nil, Limits{})
+	require.NoError(t, err)
+	require.Equal(t, len(b), used)
 }
 
 func TestRemarkIsCutAtARune(t *testing.T) {
