@@ -1,0 +1,407 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/api"
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/replication"
+	"github.com/hardpointmq/hardpoint/core/vfs"
+)
+
+// queue is where catalog records go.
+var queue = message.Queue{Topic: message.CatalogTopic}
+
+// Catalog is the behaviour. It implements kernel.Topics, and through views
+// kernel.Groups, kernel.Offsets and kernel.ImageSource.
+//
+// Lock order: office, then keys (one key's), then apply, then state and flight,
+// which are leaves.
+type Catalog struct {
+	k   *kernel.Kernel
+	fs  vfs.FS
+	dir string // config/
+	s   *state
+
+	// office serialises changes of role and reloading.
+	office  sync.Mutex
+	leading bool
+	loaded  bool
+	// next is the offset in the catalog queue of the first record not yet
+	// applied; a leader does not apply its own records and keeps none.
+	next int64
+
+	// keys serialises changes of one name.
+	kmu  sync.Mutex
+	keys map[string]*keyLock
+
+	// apply is held while a change moves from flight to the tables.
+	apply  sync.Mutex
+	flight inflight
+
+	images imager
+	files  files
+
+	wake chan struct{} // a follower has something to apply
+	quit chan struct{}
+	once sync.Once
+	wg   sync.WaitGroup
+}
+
+type keyLock struct {
+	mu   sync.Mutex
+	refs int
+}
+
+// New makes the behaviour and registers it.
+func New(k *kernel.Kernel, fs vfs.FS) *Catalog {
+	c := &Catalog{
+		k: k, fs: fs, dir: filepath.Join(k.Config.Dir, "config"), s: newState(),
+		keys: map[string]*keyLock{}, wake: make(chan struct{}, 1), quit: make(chan struct{}),
+	}
+	c.files.c = c
+	c.images.c = c
+	k.Topics, k.Groups, k.Offsets, k.Images = c, groups{c}, offsets{c}, &c.images
+	k.Hooks.OnRole(c.onRole)
+	k.Hooks.OnPublished(c.published)
+	k.Hooks.OnTruncated(c.truncated)
+	k.Hooks.OnStart(c.start)
+	k.Hooks.OnStop(c.stop)
+	k.Handle(command.ReqLockBatchMQ, c.lockBatch)
+	k.Handle(command.ReqUnlockBatchMQ, c.unlockBatch)
+	return c
+}
+
+// onRole is called at each change of office. A leader has applied everything
+// published before it returns, and has written what must be in the log before
+// clients do.
+func (c *Catalog) onRole(ctx context.Context, r replication.Role) error {
+	c.office.Lock()
+	defer c.office.Unlock()
+	if r.Kind == replication.RoleLeader && c.leading && r.ReadOnly != "" {
+		return nil // the same office, without writes from now on
+	}
+	lost := c.leading && r.Kind != replication.RoleLeader
+	c.leading = false
+	if !c.loaded || lost {
+		if err := c.load(ctx); err != nil {
+			return err
+		}
+	}
+	if r.Kind != replication.RoleLeader {
+		return nil
+	}
+	if err := c.catchUp(ctx); err != nil {
+		return err
+	}
+	if r.ReadOnly != "" {
+		return nil
+	}
+	c.leading = true
+	if err := c.begin(ctx); err != nil {
+		c.leading = false
+		return err
+	}
+	return nil
+}
+
+// begin writes what a new leader must: foreign files and missing topics as one
+// full image.
+func (c *Catalog) begin(ctx context.Context) error {
+	changed, err := c.files.adopt()
+	if err != nil {
+		return err
+	}
+	if c.seed() {
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	recs, err := c.images.records(nil, c.k.Clock.Now())
+	if err != nil {
+		return err
+	}
+	if _, err := c.k.Journal.Write(ctx, recs...); err != nil {
+		return fmt.Errorf("writing the catalog to the log: %w", err)
+	}
+	return nil
+}
+
+// seed adds the topics and groups that exist on every broker
+// (TopicConfigManager.init, SubscriptionGroupManager.init); true when one was
+// missing.
+func (c *Catalog) seed() bool {
+	cfg := &c.k.Config
+	rw := kernel.PermRead | kernel.PermWrite
+	wanted := []command.TopicConfig{
+		{TopicName: message.SelfTestTopic, ReadQueueNums: 1, WriteQueueNums: 1, Perm: rw},
+		{TopicName: message.BenchmarkTopic, ReadQueueNums: 1024, WriteQueueNums: 1024, Perm: rw},
+		{TopicName: cfg.ClusterName, ReadQueueNums: 16, WriteQueueNums: 16, Perm: rw | kernel.PermInherit},
+		{TopicName: cfg.BrokerName, ReadQueueNums: 1, WriteQueueNums: 1, Perm: rw | kernel.PermInherit},
+		{TopicName: message.OffsetMovedTopic, ReadQueueNums: 1, WriteQueueNums: 1, Perm: rw},
+		{TopicName: message.ScheduleTopic, ReadQueueNums: 18, WriteQueueNums: 18, Perm: rw},
+		{TopicName: cfg.ClusterName + message.ReplyTopicSuffix, ReadQueueNums: 1, WriteQueueNums: 1, Perm: rw},
+		{TopicName: message.HalfTopic, ReadQueueNums: 1, WriteQueueNums: 1, Perm: rw},
+		{TopicName: message.OpHalfTopic, ReadQueueNums: 1, WriteQueueNums: 1, Perm: rw},
+	}
+	if cfg.AutoCreateTopic {
+		n := max(cfg.DefaultTopicQueueNums, 1)
+		wanted = append(wanted, command.TopicConfig{TopicName: message.AutoCreateTopic, ReadQueueNums: n, WriteQueueNums: n, Perm: rw | kernel.PermInherit})
+	}
+	if cfg.TraceTopic != "" {
+		wanted = append(wanted, command.TopicConfig{TopicName: cfg.TraceTopic, ReadQueueNums: 1, WriteQueueNums: 1, Perm: rw})
+	}
+	changed := false
+	for _, t := range wanted {
+		if c.Named(t.TopicName) == nil {
+			t.TopicFilterType = "SINGLE_TAG"
+			c.s.putTopic(t)
+			changed = true
+		}
+	}
+	if t := c.Named(message.AutoCreateTopic); t != nil && !cfg.AutoCreateTopic && t.Config.Perm&kernel.PermInherit != 0 {
+		left := t.Config
+		left.Perm &^= kernel.PermInherit // a left-over template makes no topics
+		c.s.putTopic(left)
+		changed = true
+	}
+	for _, name := range predefinedGroups {
+		if (groups{c}).Named(name) == nil {
+			g := command.DefaultSubscriptionGroup(name)
+			c.s.putGroup(g)
+			changed = true
+		}
+	}
+	if changed {
+		c.touch(true, true)
+	}
+	return changed
+}
+
+// predefinedGroups exist on every broker (SubscriptionGroupManager.init).
+var predefinedGroups = []string{
+	"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY",
+	"CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
+}
+
+// touch moves the data versions and marks the files.
+func (c *Catalog) touch(topics, groups bool) {
+	now := c.k.Clock.Now().UnixMilli()
+	c.s.mu.Lock()
+	if topics {
+		nextVersion(&c.s.tVersion, now)
+	}
+	if groups {
+		nextVersion(&c.s.gVersion, now)
+	}
+	c.s.mu.Unlock()
+	c.files.mark(topics, groups)
+}
+
+func (c *Catalog) isLeading() bool {
+	c.office.Lock()
+	defer c.office.Unlock()
+	return c.leading
+}
+
+// record makes a catalog record of entries.
+func (c *Catalog) record(body []byte) *message.Record {
+	return &message.Record{
+		Topic: queue.Topic, QueueID: queue.ID, BornTime: c.k.Clock.Now().UnixMilli(),
+		BornHost: c.k.StoreHost, StoreHost: c.k.StoreHost, Body: body,
+	}
+}
+
+// change orders entries, waits until they are published, and applies them.
+func (c *Catalog) change(ctx context.Context, w *writer) error {
+	if err := c.k.Writable(); err != nil {
+		return err
+	}
+	f := c.flight.add(w.buf)
+	_, err := c.k.Journal.Write(ctx, c.record(deltaBody(w.buf)))
+	c.apply.Lock()
+	defer c.apply.Unlock()
+	if err == nil {
+		err = entries(w.buf, c.s.applyEntry)
+	}
+	c.flight.remove(f)
+	return err
+}
+
+// dump writes tables and changes in flight as one view: a change is in one of
+// them, and what is in flight is newer.
+func (c *Catalog) dump(w *writer) error {
+	c.apply.Lock()
+	defer c.apply.Unlock()
+	if err := c.s.dump(w); err != nil {
+		return err
+	}
+	c.flight.dump(w)
+	return nil
+}
+
+// lockKey serialises changes of one name; the returned function unlocks.
+func (c *Catalog) lockKey(key string) func() {
+	c.kmu.Lock()
+	l := c.keys[key]
+	if l == nil {
+		l = &keyLock{}
+		c.keys[key] = l
+	}
+	l.refs++
+	c.kmu.Unlock()
+	l.mu.Lock()
+	return func() {
+		l.mu.Unlock()
+		c.kmu.Lock()
+		if l.refs--; l.refs == 0 {
+			delete(c.keys, key)
+		}
+		c.kmu.Unlock()
+	}
+}
+
+// inflight is changes that were handed to the journal and are not applied.
+type inflight struct {
+	mu sync.Mutex
+	m  map[int][]byte
+	n  int
+}
+
+func (f *inflight) add(entries []byte) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.m == nil {
+		f.m = map[int][]byte{}
+	}
+	f.n++
+	f.m[f.n] = entries
+	return f.n
+}
+
+func (f *inflight) remove(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.m, n)
+}
+
+// dump appends them in the order they were added.
+func (f *inflight) dump(w *writer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range slices.Sorted(maps.Keys(f.m)) {
+		w.buf = append(w.buf, f.m[n]...)
+	}
+}
+
+func (c *Catalog) start(context.Context) error {
+	c.wg.Add(2)
+	go c.applyLoop()
+	go c.flushLoop()
+	return nil
+}
+
+// stop writes progress and files a last time.
+func (c *Catalog) stop(ctx context.Context) error {
+	c.once.Do(func() { close(c.quit) })
+	c.wg.Wait()
+	if !c.isLoaded() {
+		return nil
+	}
+	c.flushOffsets(ctx, true)
+	return c.files.write(true)
+}
+
+func (c *Catalog) isLoaded() bool {
+	c.office.Lock()
+	defer c.office.Unlock()
+	return c.loaded
+}
+
+// flushLoop makes records of changed progress and writes files.
+func (c *Catalog) flushLoop() {
+	defer c.wg.Done()
+	every := c.k.Config.OffsetInterval
+	if every <= 0 || every > time.Second {
+		every = time.Second
+	}
+	t := c.k.Clock.NewTimer(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C():
+			c.flushOffsets(context.Background(), false)
+			if err := c.files.write(false); err != nil {
+				c.k.Log.Warn("writing the catalog's files; the previous ones stay, the log has everything", "dir", c.dir, "error", err)
+			}
+			t.Reset(every)
+		case <-c.quit:
+			return
+		}
+	}
+}
+
+// flushOffsets makes one record of all progress and locks that changed.
+func (c *Catalog) flushOffsets(ctx context.Context, wait bool) {
+	if !c.isLeading() || c.k.Writable() != nil {
+		return
+	}
+	w := &writer{}
+	n, again := c.s.offsets.takeDirty(w)
+	n += c.s.locks.takeDirty(w)
+	if n == 0 {
+		return
+	}
+	for _, part := range split(w.buf, c.images.partSize()) {
+		done := make(chan struct{})
+		c.k.Journal.Submit([]*message.Record{c.record(deltaBody(part))}, func(_ kernel.Placed, err error) {
+			if err != nil {
+				again()
+				c.k.Log.Warn("progress of consumers did not reach the log and will be tried again", "error", err)
+			}
+			close(done)
+		})
+		if wait {
+			select {
+			case <-done:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// split cuts entries into runs of at most size bytes; a longer entry stands
+// alone.
+func split(b []byte, size int) [][]byte {
+	var out [][]byte
+	start, at := 0, 0
+	for at < len(b) {
+		r := reader{b: b[at+1:]}
+		r.bytes()
+		end := len(b) - len(r.b)
+		if end-start > size && at > start {
+			out = append(out, b[start:at])
+			start = at
+		}
+		at = end
+	}
+	if at > start {
+		out = append(out, b[start:at])
+	}
+	return out
+}
+
+// notFound says that a topic is not there.
+func notFound(kind, name string) error {
+	return &api.Error{ID: api.TopicNotExist, Text: fmt.Sprintf("%s[%s] not exist, apply first please!", kind, name)}
+}

@@ -1,0 +1,39 @@
+// Package catalog keeps the broker's metadata (topics, subscription groups,
+// consumer progress, queue locks) as records of the built-in topic
+// rmq_sys_hardpoint_catalog, queue 0.
+//
+// # Records
+//
+// The body of a catalog record is a list of entries (codec.go). Values are
+// absolute, deletions are tombstones, so applying a record twice does no harm.
+// Applying all records in log order gives the tables; so does applying the
+// newest full image and what follows it.
+//
+// # Layers
+//
+// The leader changes its tables when a change is published, and answers then.
+// From the moment a change is handed to the journal until it is published it
+// also stands in the in-flight list; images and snapshots are tables plus
+// in-flight changes, so that they hold everything that was ordered before them.
+// A change that failed may so survive in an image; its author was told that the
+// outcome is not known to be good, and the next value overwrites it.
+//
+// Consumer progress is the exception: it changes at once, and one record a
+// second carries all that changed.
+//
+// A follower applies what is published, by one goroutine, in log order. A node
+// that loses its office, or whose log is cut, builds its tables anew.
+//
+// # Images
+//
+// Every segment of the log begins with a full image, ends of queues included
+// (image.go). If it is larger than an eighth of a segment, every k-th segment
+// does.
+//
+// # Files
+//
+// config/hardpoint.snapshot makes start fast (snapshot.go). The RocketMQ-shaped
+// topics.json, subscriptionGroup.json and consumerOffset.json are written beside
+// it (files.go); one that somebody else wrote is authoritative and enters the
+// log as a full image before writes open.
+package catalog

@@ -1,0 +1,402 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/vfs"
+)
+
+// The RocketMQ-shaped files are written for Apache's broker and its tools; this
+// broker reads them only when somebody else wrote them. To tell, hardpoint.files
+// names for each file the checksums of what is, and of what may be, there: it is
+// replaced before a file is, so a crash in between leaves one of the two.
+const (
+	topicsFile  = "topics.json"
+	groupsFile  = "subscriptionGroup.json"
+	offsetsFile = "consumerOffset.json"
+	ledgerName  = "hardpoint.files"
+
+	snapshotInterval = 60 * time.Second
+)
+
+var fileNames = [...]string{topicsFile, groupsFile, offsetsFile}
+
+// ErrFiles: metadata files that cannot be used, while there is nothing else to
+// go by. Test with errors.Is.
+var ErrFiles = errors.New("unreadable metadata files")
+
+// files writes and adopts the files.
+type files struct {
+	c *Catalog
+
+	mu           sync.Mutex
+	dirty        map[string]bool
+	known        map[string][]uint32 // by file: checksums of our own contents
+	offsetsSeen  int                 // offsetTable.changed when its file was written
+	lastOffsets  time.Time
+	lastSnapshot time.Time
+	changed      bool // since the last snapshot
+}
+
+// ledger is the content of hardpoint.files.
+type ledger struct {
+	LogID string              `json:"logId"`
+	Files map[string][]uint32 `json:"files"`
+}
+
+// mark says that tables changed.
+func (f *files) mark(topics, groups bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.dirty == nil {
+		f.dirty = map[string]bool{}
+	}
+	f.dirty[topicsFile] = f.dirty[topicsFile] || topics
+	f.dirty[groupsFile] = f.dirty[groupsFile] || groups
+	f.changed = true
+}
+
+// adopt takes over what somebody else wrote into the files; true when the
+// tables changed. It fails rather than lose metadata in silence.
+func (f *files) adopt() (bool, error) {
+	c := f.c
+	fresh := c.next == 0 && len(*c.s.topics.Load()) == 0 // no record, no snapshot
+	f.readLedger()
+	changed := false
+	for _, name := range fileNames {
+		took, err := f.adoptOne(name, fresh)
+		if err != nil {
+			return false, err
+		}
+		changed = changed || took
+	}
+	if fresh {
+		made, err := f.fromQueues()
+		if err != nil {
+			return false, err
+		}
+		changed = changed || made
+	}
+	return changed, nil
+}
+
+func (f *files) readLedger() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.known = map[string][]uint32{}
+	path := filepath.Join(f.c.dir, ledgerName)
+	b, err := vfs.ReadFile(f.c.fs, path)
+	var l ledger
+	if err == nil {
+		if err = json.Unmarshal(b, &l); err == nil && l.LogID != f.c.k.Store.State().LogID {
+			err = fmt.Errorf("it is of log %s", l.LogID)
+		}
+	}
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			f.c.k.Log.Warn("the list of checksums of the metadata files cannot be used", "file", path, "error", err)
+		}
+		return
+	}
+	f.known = l.Files
+	if f.known == nil {
+		f.known = map[string][]uint32{}
+	}
+}
+
+func (f *files) adoptOne(name string, fresh bool) (bool, error) {
+	c := f.c
+	path := filepath.Join(c.dir, name)
+	main, err := vfs.ReadFile(c.fs, path)
+	mainThere := err == nil
+	if err == nil && f.isOurs(name, main) {
+		return false, nil
+	}
+	if err == nil {
+		err = f.parse(name, main)
+	}
+	if err == nil {
+		c.k.Log.Info("taking metadata from a file that another broker wrote", "file", path)
+		return true, nil
+	}
+	if !fresh {
+		// The log has everything; the file is written again.
+		if mainThere {
+			c.k.Log.Warn("a metadata file is damaged and will be written again from the log", "file", path, "error", err)
+		}
+		f.markFile(name)
+		return false, nil
+	}
+	old, berr := vfs.ReadFile(c.fs, path+backup)
+	if berr == nil {
+		if berr = f.parse(name, old); berr == nil {
+			c.k.Log.Warn("a metadata file cannot be used; taking its previous copy", "file", path, "copy", path+backup, "error", err)
+			return true, nil
+		}
+	}
+	if !mainThere && errors.Is(berr, fs.ErrNotExist) {
+		return false, nil // there never was one
+	}
+	return false, fmt.Errorf("%w: %s: %w; its previous copy %s%s: %w. Restore one of them, or remove both to start without them", ErrFiles, path, err, path, backup, berr)
+}
+
+func (f *files) markFile(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.dirty == nil {
+		f.dirty = map[string]bool{}
+	}
+	f.dirty[name] = true
+	if name == offsetsFile {
+		f.offsetsSeen = -1
+	}
+}
+
+func (f *files) isOurs(name string, b []byte) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sum := crc32.Checksum(b, castagnoli)
+	for _, k := range f.known[name] {
+		if k == sum {
+			return true
+		}
+	}
+	return false
+}
+
+// parse replaces a table by the content of a file, or changes nothing.
+func (f *files) parse(name string, b []byte) error {
+	if len(bytes.TrimSpace(bytes.Trim(b, "\x00"))) == 0 {
+		return fmt.Errorf("%d bytes without content", len(b))
+	}
+	s := f.c.s
+	switch name {
+	case topicsFile:
+		var w command.TopicConfigSerializeWrapper
+		if err := command.DecodeBody(b, &w); err != nil {
+			return err
+		}
+		if w.TopicConfigTable == nil {
+			return errors.New("no topicConfigTable")
+		}
+		for _, t := range s.sortedTopics() {
+			if _, ok := w.TopicConfigTable[t.Config.TopicName]; !ok && !t.Internal {
+				s.removeTopic(t.Config.TopicName)
+			}
+		}
+		for key, t := range w.TopicConfigTable {
+			t.TopicName = key
+			s.putTopic(t)
+		}
+		v := s.versions()
+		s.setVersions([3]command.DataVersion{w.DataVersion, v[1], v[2]})
+	case groupsFile:
+		var w command.SubscriptionGroupWrapper
+		if err := command.DecodeBody(b, &w); err != nil {
+			return err
+		}
+		if w.SubscriptionGroupTable == nil {
+			return errors.New("no subscriptionGroupTable")
+		}
+		for _, g := range s.sortedGroups() {
+			if _, ok := w.SubscriptionGroupTable[g.GroupName]; !ok {
+				s.removeGroup(g.GroupName, false)
+			}
+		}
+		for key, g := range w.SubscriptionGroupTable {
+			g.GroupName = key
+			s.putGroup(g)
+		}
+		v := s.versions()
+		s.setVersions([3]command.DataVersion{v[0], w.DataVersion, v[2]})
+	case offsetsFile:
+		var w command.ConsumerOffsetSerializeWrapper
+		if err := command.DecodeBody(b, &w); err != nil {
+			return err
+		}
+		if w.OffsetTable == nil {
+			return errors.New("no offsetTable")
+		}
+		s.offsets.reset()
+		for key, n := range w.OffsetTable {
+			topic, group, ok := strings.Cut(key, "@")
+			if !ok {
+				continue
+			}
+			for id, v := range n {
+				s.offsets.set(group, message.Queue{Topic: topic, ID: id}, v, false)
+			}
+		}
+		v := s.versions()
+		s.setVersions([3]command.DataVersion{v[0], v[1], w.DataVersion})
+	}
+	return nil
+}
+
+// fromQueues makes topics of queues that nothing else knows: a store whose
+// metadata is lost keeps its messages reachable.
+func (f *files) fromQueues() (bool, error) {
+	c := f.c
+	var a storage.OffsetAnswers
+	if err := c.k.Store.Offsets(context.Background(), nil, &a); err != nil {
+		return false, err
+	}
+	queues := map[string]int32{}
+	for i := range a.Answers {
+		q := a.Answers[i].Queue
+		if c.Named(q.Topic) == nil && !message.IsInternal(q.Topic) && !message.IsSystem(q.Topic) {
+			queues[q.Topic] = max(queues[q.Topic], q.ID+1)
+		}
+	}
+	for topic, n := range queues {
+		c.k.Log.Warn("a topic has messages but no configuration; making one", "topic", topic, "queues", n)
+		c.s.putTopic(command.TopicConfig{TopicName: topic, ReadQueueNums: n, WriteQueueNums: n, Perm: 6, TopicFilterType: "SINGLE_TAG"})
+	}
+	return len(queues) > 0, nil
+}
+
+// write replaces the files whose tables changed, and the snapshot when it is
+// due; final writes everything that changed.
+func (f *files) write(final bool) error {
+	c := f.c
+	if !c.isLoaded() {
+		return nil
+	}
+	now := c.k.Clock.Now()
+	f.mu.Lock()
+	if f.lastSnapshot.IsZero() {
+		f.lastSnapshot = now
+	}
+	todo := map[string]bool{}
+	for name, d := range f.dirty {
+		if d {
+			todo[name] = true
+		}
+	}
+	c.s.offsets.mu.RLock()
+	seen := c.s.offsets.changed
+	c.s.offsets.mu.RUnlock()
+	if seen != f.offsetsSeen {
+		f.changed = true
+		if final || now.Sub(f.lastOffsets) >= c.k.Config.FileInterval {
+			todo[offsetsFile] = true
+		}
+	}
+	snap := f.changed && (final || now.Sub(f.lastSnapshot) >= snapshotInterval)
+	f.mu.Unlock()
+
+	var errs []error
+	for _, name := range fileNames {
+		if !todo[name] {
+			continue
+		}
+		if err := f.writeOne(name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		f.mu.Lock()
+		delete(f.dirty, name)
+		if name == offsetsFile {
+			f.offsetsSeen, f.lastOffsets = seen, now
+		}
+		f.mu.Unlock()
+	}
+	if snap {
+		f.mu.Lock()
+		f.changed, f.lastSnapshot = false, now
+		f.mu.Unlock()
+		if err := c.writeSnapshot(); err != nil {
+			f.mu.Lock()
+			f.changed = true
+			f.mu.Unlock()
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (f *files) writeOne(name string) error {
+	c := f.c
+	b, err := f.content(name)
+	if err != nil {
+		return err
+	}
+	if err := vfs.EnsureDir(c.fs, c.dir); err != nil {
+		return err
+	}
+	path := filepath.Join(c.dir, name)
+	old, err := vfs.ReadFile(c.fs, path)
+	if err == nil && bytes.Equal(old, b) && f.isOurs(name, b) {
+		return nil
+	}
+	sums := []uint32{crc32.Checksum(b, castagnoli)}
+	if err == nil && f.isOurs(name, old) {
+		sums = append(sums, crc32.Checksum(old, castagnoli))
+	}
+	f.mu.Lock()
+	if f.known == nil {
+		f.known = map[string][]uint32{}
+	}
+	f.known[name] = sums
+	l, jerr := json.Marshal(ledger{LogID: c.k.Store.State().LogID, Files: f.known})
+	f.mu.Unlock()
+	if jerr != nil {
+		return jerr
+	}
+	if err := vfs.WriteFileAtomic(c.fs, filepath.Join(c.dir, ledgerName), l); err != nil {
+		return err
+	}
+	if err == nil && len(old) > 0 {
+		if err := vfs.WriteFileAtomic(c.fs, path+backup, old); err != nil {
+			return err
+		}
+	}
+	return vfs.WriteFileAtomic(c.fs, path, b)
+}
+
+// content is what a file should hold, indented as RocketMQ persists it.
+func (f *files) content(name string) ([]byte, error) {
+	s := f.c.s
+	v := s.versions()
+	var body any
+	switch name {
+	case topicsFile:
+		w := command.TopicConfigSerializeWrapper{DataVersion: v[0], TopicConfigTable: map[string]command.TopicConfig{}}
+		for _, t := range s.sortedTopics() {
+			if !t.Internal {
+				w.TopicConfigTable[t.Config.TopicName] = t.Config
+			}
+		}
+		body = w
+	case groupsFile:
+		w := command.SubscriptionGroupWrapper{DataVersion: v[1], SubscriptionGroupTable: map[string]command.SubscriptionGroupConfig{}}
+		for _, g := range s.sortedGroups() {
+			w.SubscriptionGroupTable[g.GroupName] = *g
+		}
+		body = w
+	default:
+		body = command.ConsumerOffsetSerializeWrapper{DataVersion: v[2], OffsetTable: s.offsets.all()}
+	}
+	b, err := command.EncodeBody(body)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, b, "", "\t"); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}

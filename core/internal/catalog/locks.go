@@ -1,0 +1,200 @@
+package catalog
+
+import (
+	"sync"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
+)
+
+// lockLife is how long a queue lock holds after the last successful call, ms
+// (rocketmq.broker.rebalance.lockMaxLiveTime).
+const lockLife = 60_000
+
+// lockEntry is the owner of a queue for an orderly group.
+type lockEntry struct {
+	group, topic string
+	queue        int32
+	owner        string
+	expiry       int64 // ms
+}
+
+type lockKey struct {
+	group string
+	queue message.Queue
+}
+
+type lockTable struct {
+	mu    sync.Mutex
+	m     map[lockKey]*lockEntry
+	dirty map[lockKey]struct{}
+}
+
+func (t *lockTable) reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.m, t.dirty = map[lockKey]*lockEntry{}, map[lockKey]struct{}{}
+}
+
+func (l *lockEntry) key() lockKey {
+	return lockKey{l.group, message.Queue{Topic: l.topic, ID: l.queue}}
+}
+
+// set applies a record: an empty owner frees the queue.
+func (t *lockTable) set(l *lockEntry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l.owner == "" {
+		delete(t.m, l.key())
+		return
+	}
+	t.m[l.key()] = l
+}
+
+func (t *lockTable) removeTopic(topic string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k := range t.m {
+		if k.queue.Topic == topic {
+			delete(t.m, k)
+		}
+	}
+}
+
+func (t *lockTable) removeGroup(group string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k := range t.m {
+		if k.group == group {
+			delete(t.m, k)
+		}
+	}
+}
+
+// lock gives the queues that the client holds now; fresh is written to for each
+// queue that changed its owner.
+func (t *lockTable) lock(group, owner string, queues []command.MessageQueue, now int64, fresh *writer) []command.MessageQueue {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var ok []command.MessageQueue
+	for _, q := range queues {
+		l := &lockEntry{group, q.Topic, q.QueueID, owner, now + lockLife}
+		old := t.m[l.key()]
+		switch {
+		case old == nil || old.expiry <= now:
+			t.m[l.key()] = l
+			fresh.lock(l)
+		case old.owner == owner:
+			old.expiry = l.expiry
+			t.dirty[l.key()] = struct{}{} // the longer life is no hurry
+		default:
+			continue
+		}
+		ok = append(ok, q)
+	}
+	return ok
+}
+
+// unlock frees what the client holds.
+func (t *lockTable) unlock(group, owner string, queues []command.MessageQueue, freed *writer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, q := range queues {
+		l := &lockEntry{group: group, topic: q.Topic, queue: q.QueueID}
+		if old := t.m[l.key()]; old != nil && old.owner == owner {
+			delete(t.m, l.key())
+			freed.lock(l)
+		}
+	}
+}
+
+func (t *lockTable) takeDirty(w *writer) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for k := range t.dirty {
+		if l := t.m[k]; l != nil {
+			w.lock(l)
+			n++
+		}
+	}
+	clear(t.dirty)
+	return n
+}
+
+func (t *lockTable) dump(w *writer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.m {
+		w.lock(l)
+	}
+}
+
+// LocksHeld reports whether a group holds any lock that has not expired.
+func (c *Catalog) LocksHeld(group string) bool {
+	now := c.k.Clock.Now().UnixMilli()
+	t := &c.s.locks
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, l := range t.m {
+		if k.group == group && l.expiry > now {
+			return true
+		}
+	}
+	return false
+}
+
+// lockBatch serves LOCK_BATCH_MQ (41). Owners are records: a lock given is one
+// that survives the broker.
+func (c *Catalog) lockBatch(r *kernel.Request) {
+	var q command.LockBatchBody
+	if err := command.DecodeBody(r.Frame.Body, &q); err != nil {
+		r.Fail(err)
+		return
+	}
+	if err := c.k.Writable(); err != nil {
+		r.Fail(err)
+		return
+	}
+	w := &writer{}
+	ok := c.s.locks.lock(q.ConsumerGroup, q.ClientID, q.MQSet, c.k.Clock.Now().UnixMilli(), w)
+	body, err := command.EncodeBody(command.LockBatchResponse{LockOKMQSet: ok})
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	c.answerAfter(r, w, body)
+}
+
+// unlockBatch serves UNLOCK_BATCH_MQ (42).
+func (c *Catalog) unlockBatch(r *kernel.Request) {
+	var q command.LockBatchBody
+	if err := command.DecodeBody(r.Frame.Body, &q); err != nil {
+		r.Fail(err)
+		return
+	}
+	if err := c.k.Writable(); err != nil {
+		r.Fail(err)
+		return
+	}
+	w := &writer{}
+	c.s.locks.unlock(q.ConsumerGroup, q.ClientID, q.MQSet, w)
+	c.answerAfter(r, w, nil)
+}
+
+// answerAfter answers when the entries are published.
+func (c *Catalog) answerAfter(r *kernel.Request, w *writer, body []byte) {
+	if len(w.buf) == 0 {
+		r.JSON(body)
+		return
+	}
+	t := r.Ticket()
+	c.k.Journal.Submit([]*message.Record{c.record(deltaBody(w.buf))}, func(_ kernel.Placed, err error) {
+		if err != nil {
+			t.Reply(command.RespSystemError, func(w *command.Writer) { w.Remark("the lock did not reach the log: " + err.Error()) })
+			return
+		}
+		t.Reply(command.RespSuccess, nil, body)
+	})
+}

@@ -1,0 +1,297 @@
+package catalog
+
+import (
+	"maps"
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
+)
+
+// state is the tables. Look-ups are lock-free for topics and groups; changes are
+// serialised by mu.
+type state struct {
+	mu       sync.Mutex
+	topics   atomic.Pointer[map[string]*kernel.Topic]
+	groups   atomic.Pointer[map[string]*command.SubscriptionGroupConfig]
+	tVersion command.DataVersion
+	gVersion command.DataVersion
+	oVersion command.DataVersion
+	offsets  offsetTable
+	locks    lockTable
+}
+
+func newState() *state {
+	s := &state{}
+	s.reset()
+	return s
+}
+
+func (s *state) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.topics.Store(&map[string]*kernel.Topic{})
+	s.groups.Store(&map[string]*command.SubscriptionGroupConfig{})
+	s.tVersion, s.gVersion, s.oVersion = command.DataVersion{}, command.DataVersion{}, command.DataVersion{}
+	s.offsets.reset()
+	s.locks.reset()
+}
+
+func (s *state) putTopic(t command.TopicConfig) *kernel.Topic {
+	if t.Attributes == nil {
+		t.Attributes = command.StringMap{}
+	}
+	n := &kernel.Topic{Config: t, System: message.IsSystem(t.TopicName), Internal: message.IsInternal(t.TopicName)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := maps.Clone(*s.topics.Load())
+	m[t.TopicName] = n
+	s.topics.Store(&m)
+	return n
+}
+
+func (s *state) removeTopic(name string) {
+	s.mu.Lock()
+	m := maps.Clone(*s.topics.Load())
+	delete(m, name)
+	s.topics.Store(&m)
+	s.mu.Unlock()
+	s.offsets.removeTopic(name)
+	s.locks.removeTopic(name)
+}
+
+func (s *state) putGroup(g command.SubscriptionGroupConfig) *command.SubscriptionGroupConfig {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := maps.Clone(*s.groups.Load())
+	m[g.GroupName] = &g
+	s.groups.Store(&m)
+	return &g
+}
+
+func (s *state) removeGroup(name string, offsets bool) {
+	s.mu.Lock()
+	m := maps.Clone(*s.groups.Load())
+	delete(m, name)
+	s.groups.Store(&m)
+	s.mu.Unlock()
+	if offsets {
+		s.offsets.removeGroup(name)
+	}
+	s.locks.removeGroup(name)
+}
+
+func (s *state) versions() [3]command.DataVersion {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return [3]command.DataVersion{s.tVersion, s.gVersion, s.oVersion}
+}
+
+func (s *state) setVersions(v [3]command.DataVersion) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tVersion, s.gVersion, s.oVersion = v[0], v[1], v[2]
+}
+
+// nextVersion is DataVersion.nextVersion: a new time and a higher counter.
+func nextVersion(v *command.DataVersion, nowMs int64) {
+	v.Timestamp = nowMs
+	v.Counter++
+}
+
+// sortedTopics lists all topics by name.
+func (s *state) sortedTopics() []*kernel.Topic {
+	m := *s.topics.Load()
+	out := make([]*kernel.Topic, 0, len(m))
+	for _, t := range m {
+		out = append(out, t)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Config.TopicName < out[j].Config.TopicName })
+	return out
+}
+
+func (s *state) sortedGroups() []*command.SubscriptionGroupConfig {
+	m := *s.groups.Load()
+	out := make([]*command.SubscriptionGroupConfig, 0, len(m))
+	for _, g := range m {
+		out = append(out, g)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].GroupName < out[j].GroupName })
+	return out
+}
+
+// dump writes the whole state as entries.
+func (s *state) dump(w *writer) error {
+	v := s.versions()
+	w.versions(v[:]...)
+	for _, t := range s.sortedTopics() {
+		if err := w.json(entryTopic, t.Config); err != nil {
+			return err
+		}
+	}
+	for _, g := range s.sortedGroups() {
+		if err := w.json(entryGroup, g); err != nil {
+			return err
+		}
+	}
+	s.offsets.dump(w)
+	s.locks.dump(w)
+	return nil
+}
+
+// progress is a consumer group's in one topic.
+type progress struct{ group, topic string }
+
+// offsetTable is consumer progress: group and topic → queue → next offset.
+type offsetTable struct {
+	mu    sync.RWMutex
+	m     map[string]map[string]map[int32]int64 // group, topic, queue
+	dirty map[progress]map[int32]struct{}
+	// changed counts changes since the file was written.
+	changed int
+}
+
+func (o *offsetTable) reset() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.m, o.dirty, o.changed = map[string]map[string]map[int32]int64{}, map[progress]map[int32]struct{}{}, 0
+}
+
+func (o *offsetTable) get(group string, q message.Queue) (int64, bool) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	v, ok := o.m[group][q.Topic][q.ID]
+	return v, ok
+}
+
+// set stores a value; mark makes it part of the next record.
+func (o *offsetTable) set(group string, q message.Queue, v int64, mark bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	topics := o.m[group]
+	if topics == nil {
+		topics = map[string]map[int32]int64{}
+		o.m[group] = topics
+	}
+	queues := topics[q.Topic]
+	if queues == nil {
+		queues = map[int32]int64{}
+		topics[q.Topic] = queues
+	}
+	if old, ok := queues[q.ID]; ok && old == v {
+		return
+	}
+	queues[q.ID] = v
+	o.changed++
+	if mark {
+		p := progress{group, q.Topic}
+		if o.dirty[p] == nil {
+			o.dirty[p] = map[int32]struct{}{}
+		}
+		o.dirty[p][q.ID] = struct{}{}
+	}
+}
+
+func (o *offsetTable) remove(group, topic string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.m[group], topic)
+	delete(o.dirty, progress{group, topic})
+	o.changed++
+}
+
+func (o *offsetTable) removeGroup(group string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.m, group)
+	for p := range o.dirty {
+		if p.group == group {
+			delete(o.dirty, p)
+		}
+	}
+	o.changed++
+}
+
+func (o *offsetTable) removeTopic(topic string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, topics := range o.m {
+		delete(topics, topic)
+	}
+	for p := range o.dirty {
+		if p.topic == topic {
+			delete(o.dirty, p)
+		}
+	}
+	o.changed++
+}
+
+// takeDirty returns the entries of what changed since the last call.
+func (o *offsetTable) takeDirty(w *writer) (keys int, again func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	taken := o.dirty
+	o.dirty = map[progress]map[int32]struct{}{}
+	for p, ids := range taken {
+		n := make(map[int32]int64, len(ids))
+		for id := range ids {
+			if v, ok := o.m[p.group][p.topic][id]; ok {
+				n[id] = v
+			}
+		}
+		if len(n) > 0 {
+			w.numbers(entryOffsets, []string{p.group, p.topic}, n)
+			keys += len(n)
+		}
+	}
+	return keys, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		for p, ids := range taken {
+			if o.dirty[p] == nil {
+				o.dirty[p] = ids
+				continue
+			}
+			for id := range ids {
+				o.dirty[p][id] = struct{}{}
+			}
+		}
+	}
+}
+
+func (o *offsetTable) dump(w *writer) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	for group, topics := range o.m {
+		for topic, n := range topics {
+			w.numbers(entryOffsets, []string{group, topic}, n)
+		}
+	}
+}
+
+// all is the table in RocketMQ's shape, "topic@group" first.
+func (o *offsetTable) all() map[string]map[int32]int64 {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	out := map[string]map[int32]int64{}
+	for group, topics := range o.m {
+		for topic, n := range topics {
+			out[topic+"@"+group] = maps.Clone(n)
+		}
+	}
+	return out
+}
+
+func (o *offsetTable) topicsOf(group string) []string {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	var out []string
+	for t := range o.m[group] {
+		out = append(out, t)
+	}
+	sort.Strings(out)
+	return out
+}

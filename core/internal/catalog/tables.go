@@ -1,0 +1,207 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hardpointmq/hardpoint/core/api"
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
+)
+
+// Lookup implements kernel.Topics.
+func (c *Catalog) Lookup(name []byte) *kernel.Topic { return (*c.s.topics.Load())[string(name)] }
+
+// Named implements kernel.Topics.
+func (c *Catalog) Named(name string) *kernel.Topic { return (*c.s.topics.Load())[name] }
+
+// AutoCreate implements kernel.Topics by the rules of
+// TopicConfigManager.createTopicInSendMessageMethod.
+func (c *Catalog) AutoCreate(ctx context.Context, name, template string, queues int32, unit bool) (*kernel.Topic, error) {
+	if !c.k.Config.AutoCreateTopic && template == message.AutoCreateTopic {
+		return nil, notFound("topic", name)
+	}
+	from := c.Named(template)
+	if from == nil || from.Config.Perm&kernel.PermInherit == 0 {
+		return nil, notFound("topic", name)
+	}
+	n := max(min(queues, from.Config.WriteQueueNums), 1)
+	t := command.TopicConfig{
+		TopicName: name, ReadQueueNums: n, WriteQueueNums: n,
+		Perm: from.Config.Perm &^ kernel.PermInherit, TopicFilterType: from.Config.TopicFilterType,
+	}
+	if unit {
+		t.TopicSysFlag = 1
+	}
+	return c.Ensure(ctx, t)
+}
+
+// Ensure implements kernel.Topics.
+func (c *Catalog) Ensure(ctx context.Context, t command.TopicConfig) (*kernel.Topic, error) {
+	if got := c.Named(t.TopicName); got != nil {
+		return got, nil
+	}
+	defer c.lockKey("t/" + t.TopicName)()
+	if got := c.Named(t.TopicName); got != nil {
+		return got, nil
+	}
+	if err := c.putTopic(ctx, t); err != nil {
+		return nil, err
+	}
+	return c.Named(t.TopicName), nil
+}
+
+// Put implements kernel.Topics.
+func (c *Catalog) Put(ctx context.Context, t command.TopicConfig) error {
+	defer c.lockKey("t/" + t.TopicName)()
+	return c.putTopic(ctx, t)
+}
+
+func (c *Catalog) putTopic(ctx context.Context, t command.TopicConfig) error {
+	if err := message.CheckTopic(t.TopicName); err != nil {
+		return &api.Error{ID: api.InvalidParameter, Text: err.Error()}
+	}
+	if message.IsInternal(t.TopicName) {
+		return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("the topic[%s] is conflict with system topic", t.TopicName)}
+	}
+	if t.TopicFilterType == "" {
+		t.TopicFilterType = "SINGLE_TAG"
+	}
+	w := &writer{}
+	if err := w.json(entryTopic, t); err != nil {
+		return err
+	}
+	if err := c.change(ctx, w); err != nil {
+		return err
+	}
+	c.touch(true, false)
+	c.k.Hooks.TopicChanged(t.TopicName, false)
+	return nil
+}
+
+// Remove implements kernel.Topics.
+func (c *Catalog) Remove(ctx context.Context, name string) error {
+	if message.IsSystem(name) {
+		return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("the topic[%s] is conflict with system topic", name)}
+	}
+	defer c.lockKey("t/" + name)()
+	if c.Named(name) == nil {
+		return nil
+	}
+	w := &writer{}
+	w.names(entryTopicRemoved, name)
+	if err := c.change(ctx, w); err != nil {
+		return err
+	}
+	c.touch(true, false)
+	c.k.Hooks.TopicChanged(name, true)
+	return nil
+}
+
+// All implements kernel.Topics.
+func (c *Catalog) All() ([]*kernel.Topic, command.DataVersion) {
+	all := c.s.sortedTopics()
+	out := all[:0]
+	for _, t := range all {
+		if !t.Internal {
+			out = append(out, t)
+		}
+	}
+	return out, c.s.versions()[0]
+}
+
+// groups is the catalog as kernel.Groups.
+type groups struct{ c *Catalog }
+
+// Named implements kernel.Groups.
+func (g groups) Named(name string) *command.SubscriptionGroupConfig {
+	return (*g.c.s.groups.Load())[name]
+}
+
+// Ensure implements kernel.Groups.
+func (g groups) Ensure(ctx context.Context, name string) (*command.SubscriptionGroupConfig, error) {
+	if got := g.Named(name); got != nil {
+		return got, nil
+	}
+	if !g.c.k.Config.AutoCreateGroup {
+		return nil, &api.Error{ID: api.GroupNotExist, Text: fmt.Sprintf("subscription group [%s] does not exist, and autoCreateSubscriptionGroup is false", name)}
+	}
+	defer g.c.lockKey("g/" + name)()
+	if got := g.Named(name); got != nil {
+		return got, nil
+	}
+	if err := g.put(ctx, command.DefaultSubscriptionGroup(name)); err != nil {
+		return nil, err
+	}
+	return g.Named(name), nil
+}
+
+// Put implements kernel.Groups.
+func (g groups) Put(ctx context.Context, cfg command.SubscriptionGroupConfig) error {
+	defer g.c.lockKey("g/" + cfg.GroupName)()
+	return g.put(ctx, cfg)
+}
+
+func (g groups) put(ctx context.Context, cfg command.SubscriptionGroupConfig) error {
+	if err := message.CheckGroup(cfg.GroupName); err != nil {
+		return &api.Error{ID: api.InvalidParameter, Text: err.Error()}
+	}
+	w := &writer{}
+	if err := w.json(entryGroup, cfg); err != nil {
+		return err
+	}
+	if err := g.c.change(ctx, w); err != nil {
+		return err
+	}
+	g.c.touch(false, true)
+	return nil
+}
+
+// Remove implements kernel.Groups.
+func (g groups) Remove(ctx context.Context, name string, cleanOffsets bool) error {
+	defer g.c.lockKey("g/" + name)()
+	if g.Named(name) == nil && !cleanOffsets {
+		return nil
+	}
+	w := &writer{}
+	p := str(nil, name)
+	if cleanOffsets {
+		p = append(p, 1)
+	} else {
+		p = append(p, 0)
+	}
+	w.entry(entryGroupRemoved, p)
+	if err := g.c.change(ctx, w); err != nil {
+		return err
+	}
+	g.c.touch(false, true)
+	g.c.k.Hooks.GroupRemoved(name)
+	return nil
+}
+
+// All implements kernel.Groups.
+func (g groups) All() ([]*command.SubscriptionGroupConfig, command.DataVersion) {
+	return g.c.s.sortedGroups(), g.c.s.versions()[1]
+}
+
+// offsets is the catalog as kernel.Offsets.
+type offsets struct{ c *Catalog }
+
+// Committed implements kernel.Offsets.
+func (o offsets) Committed(group string, q message.Queue) (int64, bool) {
+	return o.c.s.offsets.get(group, q)
+}
+
+// Commit implements kernel.Offsets.
+func (o offsets) Commit(group string, q message.Queue, offset int64) {
+	o.c.s.offsets.set(group, q, offset, true)
+}
+
+// All implements kernel.Offsets.
+func (o offsets) All() (map[string]map[int32]int64, command.DataVersion) {
+	return o.c.s.offsets.all(), o.c.s.versions()[2]
+}
+
+// Of implements kernel.Offsets.
+func (o offsets) Of(group string) []string { return o.c.s.offsets.topicsOf(group) }
