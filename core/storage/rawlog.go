@@ -32,7 +32,10 @@ type RawLog interface {
 	Truncate(ctx context.Context, at message.Position) error
 
 	// Reset makes the log empty, beginning at first, a segment edge; ends give
-	// for each queue the next offset (Unit.Offset). Durable.
+	// for each queue the next offset (Unit.Offset). Durable. When something was
+	// published before it raises Events.Truncated with the lower one of the old
+	// and the new first position: everything derived is void. ErrGap when first
+	// is no edge.
 	Reset(ctx context.Context, first message.Position, ends []message.Unit) error
 }
 

@@ -212,7 +212,7 @@ func (s *Sequencer) stamp(p *Pending, g *Group, pos message.Position) {
 			unit := &p.Units[u]
 			e := s.end(unit.Queue)
 			unit.Offset, unit.At, unit.StoreTime = *e, at, s.last
-			if unit.TagsCode != 0 && unit.Queue.Topic == message.ScheduleTopic {
+			if unit.Queue.Topic == message.ScheduleTopic && delayed(rec) {
 				unit.TagsCode += s.last
 			}
 			*e++
@@ -230,6 +230,18 @@ func (s *Sequencer) stamp(p *Pending, g *Group, pos message.Position) {
 	if u != uEnd || k != kEnd {
 		panic(fmt.Sprintf("sequencer: a group's units or keys do not point at its records (%d of %d units, %d of %d keys placed)", u-g.Unit, g.Units, k-g.Key, g.Keys))
 	}
+}
+
+// delayed reports whether the tags code of a record in ScheduleTopic is a time:
+// the same rule as the Deriver's.
+func delayed(rec []byte) bool {
+	var v message.View
+	if message.Parse(rec, &v) != nil {
+		return false
+	}
+	var f message.Facts
+	f.Scan(v.Properties)
+	return f.Delay > 0
 }
 
 func (s *Sequencer) end(q message.Queue) *int64 {
@@ -258,10 +270,10 @@ func (s *Sequencer) Rewind(p *Pending) error {
 		for u := g.Unit + g.Units - 1; u >= g.Unit; u-- {
 			unit := &p.Units[u]
 			*s.end(unit.Queue) = unit.Offset
-			if unit.TagsCode != 0 && unit.Queue.Topic == message.ScheduleTopic {
+			unit.At -= base
+			if unit.Queue.Topic == message.ScheduleTopic && delayed(p.Buf[unit.At:]) {
 				unit.TagsCode -= unit.StoreTime
 			}
-			unit.At -= base
 			unit.Offset, unit.StoreTime = 0, 0
 		}
 		for k := g.Key; k < g.Key+g.Keys; k++ {
