@@ -428,6 +428,32 @@ func BenchmarkRouteQuery(b *testing.B) {
 	}
 }
 
+func BenchmarkRegister(b *testing.B) {
+	for _, topics := range []int{50, 5000} {
+		b.Run(strconv.Itoa(topics), func(b *testing.B) {
+			s := newServer(b, nil)
+			ses := s.Handler().Opened(&sink{})
+			body := command.RegisterBrokerBody{}
+			body.Topics.TopicConfigTable = map[string]command.TopicConfig{}
+			for i := range topics {
+				name := "topic-" + strconv.Itoa(i)
+				body.Topics.TopicConfigTable[name] = command.TopicConfig{TopicName: name, Perm: 6, ReadQueueNums: 4, WriteQueueNums: 4, TopicFilterType: "SINGLE_TAG"}
+			}
+			text, crc, err := body.Encode()
+			require.NoError(b, err)
+			in, _, _, err := command.Split(request(command.JSON, command.ReqRegisterBroker, 0, &command.RegisterBrokerRequest{
+				BrokerID: command.BrokerID{BrokerName: "a", BrokerAddr: "h:1", ClusterName: "C"}, BodyCRC32: crc,
+			}, text), nil, command.Limits{})
+			require.NoError(b, err)
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				ses.Arrived(in)
+			}
+		})
+	}
+}
+
 // No request, whatever its fields and body hold, breaks the server.
 func FuzzRequests(f *testing.F) {
 	for _, r := range recordings(f) {

@@ -1,6 +1,7 @@
 package nameserver
 
 import (
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,6 +180,12 @@ func TestExpiry(t *testing.T) {
 		require.Equal(t, map[string]string{"a/1": slaveA.addr, "a": "6"}, c.addrs("A"))
 		step(80 * time.Second)
 		require.Nil(t, c.route("A"))
+
+		open(t, s).register(masterA.with(func(r *reg) { r.timeout = math.MaxInt64 }))
+		step(23 * time.Hour)
+		require.NotNil(t, c.route("A"))
+		step(2 * time.Hour)
+		require.Nil(t, c.route("A"), "a day is the most a broker may claim")
 	})
 }
 

@@ -17,6 +17,9 @@ import (
 // masterID is the broker id of the master of a group.
 const masterID = 0
 
+// maxTimeout bounds what a broker may say of its own silence.
+const maxTimeout = 24 * time.Hour
+
 // Permission bits of a topic (RocketMQ's PermName).
 const (
 	permRead  int32 = 4
@@ -103,7 +106,7 @@ func (t *table) register(r *registration) (command.RegisterBrokerResponse, error
 	if holder != nil && holder.addr != r.BrokerAddr && holder.version.StateVersion > version.StateVersion {
 		t.log.Warn("registration ignored: the id is held by a broker of a later term",
 			"broker", r.BrokerName, "id", id, "address", r.BrokerAddr, "term", version.StateVersion,
-			"holder", holder.addr, "holderTerm", holder.version.StateVersion)
+			"holder", holder.addr, "holder_term", holder.version.StateVersion)
 		return command.RegisterBrokerResponse{}, nil
 	}
 	// A broker always has the system topics. One that was forgotten and sends the
@@ -122,7 +125,7 @@ func (t *table) register(r *registration) (command.RegisterBrokerResponse, error
 	m.version = version
 	m.seen, m.timeout, m.owner = t.clock.Now(), t.expiry, r.owner
 	if r.HeartbeatTimeoutMillis > 0 {
-		m.timeout = time.Duration(r.HeartbeatTimeoutMillis) * time.Millisecond
+		m.timeout = time.Duration(min(r.HeartbeatTimeoutMillis, maxTimeout.Milliseconds())) * time.Millisecond
 	}
 	if id == masterID || r.EnableActingMaster && id == lowest(g.members) {
 		mask := ^int32(0)

@@ -56,7 +56,9 @@ func (k *keeper) run(ctx context.Context) {
 		case <-kick:
 		case <-timer.C():
 		case <-lost:
-			k.drop(k.link.Err())
+			if k.drop(k.link.Err()) {
+				continue // at once: until then clients do not find this broker
+			}
 			timer.Reset(k.nextPause())
 			select {
 			case <-ctx.Done():
@@ -103,14 +105,15 @@ func (k *keeper) nextPause() time.Duration {
 	return k.pause
 }
 
-// drop gives the connection up.
-func (k *keeper) drop(err error) {
+// drop gives the connection up and tells whether it had lasted.
+func (k *keeper) drop(err error) (lasted bool) {
 	_ = k.link.Close() // an error says that it is closed already
 	k.link = nil
-	if k.r.p.Clock.Now().Sub(k.since) > maxPause {
+	if lasted = k.r.p.Clock.Now().Sub(k.since) > maxPause; lasted {
 		k.pause = 0
 	}
 	k.report(context.Background(), unreachable, err)
+	return lasted
 }
 
 // report notes the state and logs it if it is a new one.

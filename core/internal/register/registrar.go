@@ -84,6 +84,7 @@ const (
 // Registrar keeps a broker registered. All methods are safe for concurrent use.
 type Registrar struct {
 	p       Params
+	asked   time.Duration // the period before it was clamped
 	keepers []*keeper
 
 	first     chan struct{} // closed at the first success
@@ -113,6 +114,7 @@ func New(p Params) (*Registrar, error) {
 	if p.Period == 0 {
 		p.Period = defaultPeriod
 	}
+	asked := p.Period
 	p.Period = min(max(p.Period, minPeriod), maxPeriod)
 	if p.Timeout <= 0 {
 		p.Timeout = defaultTimeout
@@ -123,7 +125,7 @@ func New(p Params) (*Registrar, error) {
 	if p.Permission == 0 {
 		p.Permission = permBoth
 	}
-	r := &Registrar{p: p, first: make(chan struct{}), moved: make(chan struct{})}
+	r := &Registrar{p: p, asked: asked, first: make(chan struct{}), moved: make(chan struct{})}
 	for _, a := range addrs {
 		r.keepers = append(r.keepers, &keeper{r: r, addr: a, kick: make(chan struct{}, 1)})
 	}
@@ -158,6 +160,9 @@ func (r *Registrar) Start(context.Context) error {
 	r.started = true
 	if len(r.keepers) == 0 {
 		r.succeeded()
+	}
+	if r.asked != r.p.Period {
+		r.p.Logger.Warn("registerNameServerPeriod is out of range, the nearest legal value is used", "given", r.asked, "used", r.p.Period)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel, r.done = cancel, make(chan struct{})
