@@ -36,6 +36,7 @@ type keeper struct {
 	link  *rpc.Client
 	since time.Time // when link was made
 	pause time.Duration
+	took  time.Duration // the last registration
 }
 
 // run ends when ctx does.
@@ -54,6 +55,13 @@ func (k *keeper) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-kick:
+			// Changes of a large table come faster than it can be sent: at least
+			// half of the time is for others.
+			timer.Reset(min(k.took, maxPause))
+			select {
+			case <-ctx.Done():
+			case <-timer.C():
+			}
 		case <-timer.C():
 		case <-lost:
 			if k.drop(k.link.Err()) {
@@ -79,8 +87,9 @@ func (k *keeper) round(ctx context.Context) time.Duration {
 		}
 		k.link, k.since = l, k.r.p.Clock.Now()
 	}
-	covers := k.r.wanted.Load()
+	covers, from := k.r.wanted.Load(), k.r.p.Clock.Now()
 	err := k.register(ctx)
+	k.took = max(k.r.p.Clock.Now().Sub(from), 0)
 	var no *rpc.CodeError
 	switch {
 	case ctx.Err() != nil: // leave says goodbye over the connection

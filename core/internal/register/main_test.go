@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -48,6 +49,17 @@ func (n *network) stop(addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.up, addr)
+	n.cutLocked(addr)
+}
+
+// cut closes a server's connections.
+func (n *network) cut(addr string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cutLocked(addr)
+}
+
+func (n *network) cutLocked(addr string) {
 	for _, e := range n.ends[addr] {
 		_ = e.Close()
 	}
@@ -154,8 +166,12 @@ func (t *tap) count(code int32) int {
 	return t.codes[code]
 }
 
-// script answers every request with a code, or not at all.
-type script struct{ code atomic.Int32 }
+// script answers every request with a code, or not at all, after a delay.
+type script struct {
+	code  atomic.Int32
+	delay time.Duration
+	asked atomic.Int32
+}
 
 type scriptSession struct {
 	s *script
@@ -167,6 +183,10 @@ func (s *script) Settle()                                   {}
 func (s scriptSession) Closed(error)                        {}
 func (s scriptSession) Arrived(in []command.Frame) {
 	var h command.Header
+	s.s.asked.Add(1)
+	if s.s.delay > 0 {
+		<-time.After(s.s.delay)
+	}
 	code := s.s.code.Load()
 	if code < 0 || h.Decode(&in[0]) != nil {
 		return
