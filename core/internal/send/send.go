@@ -136,7 +136,7 @@ func (st *connState) take(h *command.Header, f *command.Frame, t *combine.Ticket
 		return err
 	}
 	if n := k.Sequencer.Segment(); int64(g.bytes)+message.BlankSize > n {
-		return &api.Error{ID: api.MessageIllegal, Text: fmt.Sprintf("the message needs %d bytes in the log, whose segments (mappedFileSizeCommitLog) have %d", g.bytes, n)}
+		return tooLarge(g.bytes, n)
 	}
 	g.n = len(st.recs) - g.first
 	g.ticket = *t

@@ -1,0 +1,501 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/internal/admin"
+	"github.com/hardpointmq/hardpoint/core/internal/catalog"
+	"github.com/hardpointmq/hardpoint/core/internal/client"
+	"github.com/hardpointmq/hardpoint/core/internal/combine"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/internal/offset"
+	"github.com/hardpointmq/hardpoint/core/internal/pull"
+	"github.com/hardpointmq/hardpoint/core/internal/query"
+	"github.com/hardpointmq/hardpoint/core/internal/register"
+	"github.com/hardpointmq/hardpoint/core/internal/retry"
+	"github.com/hardpointmq/hardpoint/core/internal/send"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/replication"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/core/vfs"
+	"github.com/hardpointmq/hardpoint/core/wiring"
+)
+
+// vipOffset is how far below the port the VIP channel listens.
+const vipOffset = 2
+
+// Params is what a broker is made of.
+type Params struct {
+	plugin.Settings
+	Config  *config.Config
+	Plugins *wiring.Plugins
+	// FS holds the engine's own files; nil: the system's.
+	FS vfs.FS
+	// Transport names the transport of the client port [remoting].
+	Transport string
+	// Failed is told once when the store fails; nil: the broker logs it and
+	// goes on serving reads.
+	Failed func(error)
+
+	_ struct{}
+}
+
+// Broker is one broker group in this process. It implements plugin.Component.
+type Broker struct {
+	p      Params
+	k      *kernel.Kernel
+	queue  *combine.Queue
+	store  storage.Store
+	rep    replication.Replicator
+	trans  transport.Transport
+	gate   *gate
+	reg    atomic.Pointer[register.Registrar]
+	query  *query.Query
+	client *client.Manager
+	sender *send.Send
+	wait   waiters
+
+	mu        sync.Mutex
+	listeners []transport.Listener
+	up        []step // what Shutdown undoes, last first
+	ready     bool
+	address   string
+}
+
+// step is one thing that runs.
+type step struct {
+	name string
+	// share of the stop time, in tenths.
+	share int
+	stop  func(ctx context.Context) error
+}
+
+// New assembles a broker without I/O.
+func New(ctx context.Context, p Params) (*Broker, error) {
+	p.Settings = p.WithDefaults()
+	if p.FS == nil {
+		p.FS = vfs.OS{}
+	}
+	if p.Transport == "" {
+		p.Transport = "remoting"
+	}
+	b := &Broker{p: p}
+	cfg := p.Config
+	k := kernel.New(kernelConfig(cfg), p.Settings, nil)
+	b.k = k
+	k.Sequencer = storage.NewSequencer(p.Clock)
+
+	repFactory, err := p.Plugins.Replication.Lookup(cfg.Broker.Replication)
+	if err != nil {
+		return nil, err
+	}
+	repRaw, err := replicationRaw(cfg)
+	if err != nil {
+		return nil, err
+	}
+	repSays, err := repFactory.Describe(ctx, repRaw)
+	if err != nil {
+		return nil, err
+	}
+	storeFactory, err := p.Plugins.Storage.Lookup(cfg.Store.Storage)
+	if err != nil {
+		return nil, err
+	}
+	storeRaw, err := cfg.PluginRaw("storage", cfg.Store.Storage)
+	if err != nil {
+		return nil, err
+	}
+	storeSays, err := storeFactory.Describe(ctx, storeRaw)
+	if err != nil {
+		return nil, err
+	}
+	if err := fits(repSays, storeSays); err != nil {
+		return nil, err
+	}
+	mode := storage.Immediate
+	if repSays.Publish == storage.Explicit.String() {
+		mode = storage.Explicit
+	}
+	b.store, err = storeFactory.Build(ctx, storage.Params{
+		Settings: b.settings("storage", cfg.Store.Storage, cfg.Store.RootDir),
+		Segment:  cfg.Store.SegmentSize,
+		Publish:  mode,
+		Index:    k.Config.Index,
+		Events:   k.Hooks.Events(b.storeFailed),
+	}, storeRaw)
+	if err != nil {
+		return nil, err
+	}
+	k.Store = b.store
+	b.rep, err = repFactory.Build(ctx, replication.Params{
+		Settings:  b.settings("replication", cfg.Broker.Replication, filepath.Join(cfg.Node.Data, "replication")),
+		Store:     b.store,
+		Sequencer: k.Sequencer,
+		OnRole:    k.TakeOffice,
+	}, repRaw)
+	if err != nil {
+		return nil, err
+	}
+	k.Replicator = b.rep
+	transFactory, err := p.Plugins.Transport.Lookup(p.Transport)
+	if err != nil {
+		return nil, err
+	}
+	transRaw, err := cfg.PluginRaw("transport", p.Transport)
+	if err != nil {
+		return nil, err
+	}
+	b.trans, err = transFactory.Build(ctx, transport.Params{Settings: b.settings("transport", p.Transport, "")}, transRaw)
+	if err != nil {
+		return nil, err
+	}
+
+	// The journal first: its stop hook runs last, when nobody writes any more.
+	b.queue = combine.New(k)
+	catalog.New(k, p.FS)
+	b.client = client.New(k)
+	b.query = query.New(k)
+	b.sender = send.New(k, b.queue)
+	pull.New(k, b.client)
+	offset.New(k, b.query)
+	retry.New(k)
+	admin.New(k)
+	k.Hooks.OnPublished(b.wait.published)
+	k.Hooks.OnTopicChanged(b.topicChanged)
+	b.gate = newGate(k)
+	return b, nil
+}
+
+func (b *Broker) settings(kind, name, dir string) plugin.Settings {
+	return plugin.Settings{
+		Name: name, Logger: b.p.Logger.With(kind, name), Meter: b.p.Meter, Clock: b.p.Clock, Dir: dir,
+	}
+}
+
+// fits refuses, by name, a replicator that needs what the store does not offer.
+func fits(rep, store plugin.Description) error {
+	for _, need := range rep.Needs {
+		const prefix = "storage."
+		if len(need) > len(prefix) && need[:len(prefix)] == prefix && !store.Has(need[len(prefix):]) {
+			return fmt.Errorf("replication %s needs the storage facet %s, store %s offers %v; choose another store or another flushDiskType", rep.Name, need[len(prefix):], store.Name, store.Facets)
+		}
+	}
+	return nil
+}
+
+// replicationRaw is the replicator's configuration: the flush keys that
+// RocketMQ has at the top level, then plugins.replication.NAME.
+func replicationRaw(cfg *config.Config) (plugin.Raw, error) {
+	m := map[string]any{
+		"flushDiskType":          cfg.Store.FlushDiskType,
+		"flushIntervalCommitLog": cfg.Store.FlushInterval.Milliseconds(),
+		"syncFlushTimeout":       cfg.Store.SyncFlushTimeout.Milliseconds(),
+	}
+	for k, v := range cfg.Plugins["replication"][cfg.Broker.Replication] {
+		m[k] = v
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of replication %s: %w", cfg.Broker.Replication, err)
+	}
+	return raw, nil
+}
+
+func (b *Broker) storeFailed(err error) {
+	b.p.Logger.Error("the store failed; writes are refused until the broker is restarted", "error", err)
+	if b.p.Failed != nil {
+		b.p.Failed(err)
+	}
+}
+
+// Start implements plugin.Component. When it fails, what it started is shut
+// down.
+func (b *Broker) Start(ctx context.Context) error {
+	err := b.start(ctx)
+	if err != nil {
+		b.gate.close()
+		return errors.Join(err, b.Shutdown(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
+func (b *Broker) start(ctx context.Context) error {
+	cfg := b.p.Config
+	if err := b.run(ctx, "transport "+b.p.Transport, 1, b.trans); err != nil {
+		return err
+	}
+	if err := b.listen(ctx); err != nil {
+		return err
+	}
+	adv, err := b.advertise(ctx)
+	if err != nil {
+		return err
+	}
+	b.k.SetAdvertise(adv.IP)
+	b.p.Logger.Info("advertising this broker", "broker", cfg.Broker.Name, "address", adv.Addr, "listen", b.address, "because", adv.Reason)
+
+	if err := b.run(ctx, "store "+cfg.Store.Storage, 4, b.store); err != nil {
+		return err
+	}
+	seg := b.store.State().Segment
+	b.queue.Start(b.rep, seg)
+	if err := b.run(ctx, "replication "+cfg.Broker.Replication, 2, b.rep); err != nil {
+		return err
+	}
+	b.push(step{"engine", 2, b.k.Hooks.Stop})
+	if err := b.k.Hooks.Start(ctx); err != nil {
+		return err
+	}
+	b.gate.open()
+	b.push(step{"listeners", 3, b.stopListeners})
+	b.reach(ctx, adv.Addr)
+	if err := b.register(ctx, adv.Addr); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.ready = true
+	b.mu.Unlock()
+	return nil
+}
+
+// run starts a component and remembers to stop it.
+func (b *Broker) run(ctx context.Context, name string, share int, c plugin.Component) error {
+	if err := c.Start(ctx); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	b.push(step{name, share, c.Shutdown})
+	return nil
+}
+
+func (b *Broker) push(s step) {
+	b.mu.Lock()
+	b.up = append(b.up, s)
+	b.mu.Unlock()
+}
+
+// listen opens the client port, and the VIP channel beside it when the port is
+// fixed.
+func (b *Broker) listen(ctx context.Context) error {
+	n := b.p.Config.Network
+	l, err := b.trans.Serve(ctx, transport.Listen{Address: n.Listen, Limits: Limits(b.p.Config)}, transport.Services{Frames: b.gate, API: b})
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.listeners = append(b.listeners, l)
+	b.address = l.Address()
+	b.mu.Unlock()
+	host, port, err := net.SplitHostPort(n.Listen)
+	if err != nil || !n.VIPChannel {
+		return nil // an address of another kind of transport, or no VIP channel
+	}
+	num, err := strconv.Atoi(port)
+	if err != nil || num <= vipOffset {
+		return nil
+	}
+	vip := net.JoinHostPort(host, strconv.Itoa(num-vipOffset))
+	v, err := b.trans.Serve(ctx, transport.Listen{Address: vip, Limits: Limits(b.p.Config)}, transport.Services{Frames: b.gate, API: b})
+	if err != nil {
+		return fmt.Errorf("the VIP channel (port %d below the client port; switch it off with vipChannel=false): %w", vipOffset, err)
+	}
+	b.mu.Lock()
+	b.listeners = append(b.listeners, v)
+	b.mu.Unlock()
+	return nil
+}
+
+func (b *Broker) advertise(ctx context.Context) (config.Advertised, error) {
+	n := b.p.Config.Network
+	if _, _, err := net.SplitHostPort(b.address); err != nil {
+		// A transport without ports (inproc): message ids carry loopback.
+		return config.Advertised{Addr: b.address, IP: loopback, Reason: "the transport has no network address"}, nil
+	}
+	return config.ChooseAdvertise(ctx, config.AddressOptions{Listen: b.address, Advertise: n.Advertise, Dev: b.p.Config.Node.Dev})
+}
+
+// reach dials the own address: a wrong one is the most common mistake, and
+// clients would only say that they cannot connect.
+func (b *Broker) reach(ctx context.Context, address string) {
+	d := b.trans.Capabilities().Dialer
+	if d == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if err := register.CheckReachable(ctx, d, address, nil); err != nil {
+		b.p.Logger.Warn("the advertised address cannot be reached from here; if clients cannot reach it either, set advertise", "address", address, "error", err)
+	}
+}
+
+// register announces the broker to its name servers. It does not wait for them:
+// they may start later.
+func (b *Broker) register(ctx context.Context, address string) error {
+	cfg := b.p.Config
+	d := b.trans.Capabilities().Dialer
+	if len(cfg.Broker.NamesrvAddrs) == 0 || d == nil {
+		return nil
+	}
+	who := register.Identity{Cluster: cfg.Broker.ClusterName, Name: cfg.Broker.Name, ID: cfg.Broker.ID, Addr: address, HAAddr: haAddress(address, cfg.Network.HAAdvertise)}
+	reg, err := register.New(register.Params{
+		Settings:    b.settings("part", "register", ""),
+		NameServers: cfg.Broker.NamesrvAddrs,
+		Dialer:      d,
+		Identity:    func() register.Identity { return who },
+		Source: func() ([]command.TopicConfig, command.DataVersion) {
+			all, v := b.k.Topics.All()
+			out := make([]command.TopicConfig, len(all))
+			for i, t := range all {
+				out[i] = t.Config
+			}
+			return out, v
+		},
+		Permission: int32(cfg.Broker.Permission),
+		Period:     cfg.Broker.RegisterNameServerPeriod, Timeout: cfg.Broker.RegisterBrokerTimeout,
+		ConnectTimeout: cfg.Network.ConnectTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	b.reg.Store(reg)
+	return b.run(ctx, "registration", 1, reg)
+}
+
+// haAddress is the client address with the next port (haListenPort).
+func haAddress(address, host string) string {
+	h, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	if host != "" {
+		h = host
+	}
+	n, _ := strconv.Atoi(port)
+	return net.JoinHostPort(h, strconv.Itoa(n+1))
+}
+
+// topicChanged registers anew, so that clients find the topic at once.
+func (b *Broker) topicChanged(string) {
+	if reg := b.reg.Load(); reg != nil {
+		reg.Changed()
+	}
+}
+
+// stopListeners lets answers under way out, then closes the peers.
+func (b *Broker) stopListeners(ctx context.Context) error {
+	b.k.Refuse("broker " + b.k.Config.BrokerName + " is shutting down")
+	b.mu.Lock()
+	ls := b.listeners
+	b.listeners = nil
+	b.mu.Unlock()
+	drain := min(b.p.Config.Node.DrainTimeout, time.Second)
+	if d, ok := ctx.Deadline(); ok {
+		drain = min(drain, time.Until(d)/2)
+	}
+	short, cancel := context.WithTimeout(ctx, drain)
+	defer cancel()
+	var errs []error
+	for _, l := range ls {
+		_ = l.Drain(short) // what is not out by then is cut off by Close
+	}
+	for _, l := range ls {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Shutdown implements plugin.Component.
+func (b *Broker) Shutdown(ctx context.Context) error {
+	b.mu.Lock()
+	up := b.up
+	b.up, b.ready = nil, false
+	b.mu.Unlock()
+	sum := 0
+	for _, s := range up {
+		sum += s.share
+	}
+	var errs []error
+	for i := len(up) - 1; i >= 0; i-- {
+		s := up[i]
+		one, cancel := ctx, context.CancelFunc(func() {})
+		if d, ok := ctx.Deadline(); ok {
+			// A share of what is left: who is quick leaves more to the others.
+			one, cancel = context.WithTimeout(ctx, time.Until(d)*time.Duration(s.share)/time.Duration(max(sum, 1)))
+		}
+		if err := s.stop(one); err != nil {
+			errs = append(errs, fmt.Errorf("stopping %s: %w", s.name, err))
+		}
+		cancel()
+		sum -= s.share
+	}
+	b.gate.close()
+	b.mu.Lock()
+	ls := b.listeners
+	b.listeners = nil
+	b.mu.Unlock()
+	for _, l := range ls { // a start that failed between listening and the gate
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Address is where the broker listens.
+func (b *Broker) Address() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.address
+}
+
+// Advertised is the address that clients are told.
+func (b *Broker) Advertised() string { return b.k.Config.Advertise.String() }
+
+// Ready returns nil when the broker serves and takes writes, else why not.
+func (b *Broker) Ready() error {
+	b.mu.Lock()
+	ready := b.ready
+	b.mu.Unlock()
+	if !ready {
+		return errors.New("the broker is starting or stopping")
+	}
+	return b.k.Writable()
+}
+
+// gate makes peers wait until the broker can serve them.
+type gate struct {
+	k      *kernel.Kernel
+	opened chan struct{}
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newGate(k *kernel.Kernel) *gate {
+	return &gate{k: k, opened: make(chan struct{}), closed: make(chan struct{})}
+}
+
+func (g *gate) open()  { close(g.opened) }
+func (g *gate) close() { g.once.Do(func() { close(g.closed) }) }
+
+// Opened implements transport.Handler: it blocks the reader of the new peer.
+func (g *gate) Opened(p transport.Peer) transport.Session {
+	select {
+	case <-g.opened:
+		return g.k.Opened(p)
+	case <-g.closed:
+		_ = p.Close()
+		return shut{}
+	}
+}
+
+// Settle implements transport.Handler.
+func (g *gate) Settle() { g.k.Settle() }
