@@ -67,20 +67,34 @@ type testCase struct {
 	run  func(*testing.T, Harness)
 }
 
-// Run runs the whole suite. Call it from a test named TestConformance.
-func Run(t *testing.T, h Harness) {
-	if h.Form == "" {
-		h.Form = InProcess
-	}
-	t.Run(h.Factory.Name(), func(t *testing.T) {
-		t.Run(h.Form, func(t *testing.T) {
-			facet(t, h, "store", false, slices.Concat(lifecycleCases, appendCases, readCases, offsetCases))
-			facet(t, h, "raw_log", h.Lacks.RawLog, rawLogCases)
-			facet(t, h, "key_index", h.Lacks.KeyIndex, keyIndexCases)
-			facet(t, h, "retention", h.Lacks.Retention, retentionCases)
-			facet(t, h, "model", false, modelCases)
+// Run runs the whole suite for each harness. Call it once, from a test named
+// TestConformance; harnesses of one store in several forms stand side by side.
+func Run(t *testing.T, harnesses ...Harness) {
+	for len(harnesses) > 0 {
+		name := harnesses[0].Factory.Name()
+		n := 1
+		for n < len(harnesses) && harnesses[n].Factory.Name() == name {
+			n++
+		}
+		same := harnesses[:n]
+		harnesses = harnesses[n:]
+		t.Run(name, func(t *testing.T) {
+			for _, h := range same {
+				if h.Form == "" {
+					h.Form = InProcess
+				}
+				t.Run(h.Form, func(t *testing.T) { runForm(t, h) })
+			}
 		})
-	})
+	}
+}
+
+func runForm(t *testing.T, h Harness) {
+	facet(t, h, "store", false, slices.Concat(lifecycleCases, appendCases, readCases, offsetCases))
+	facet(t, h, "raw_log", h.Lacks.RawLog, rawLogCases)
+	facet(t, h, "key_index", h.Lacks.KeyIndex, keyIndexCases)
+	facet(t, h, "retention", h.Lacks.Retention, retentionCases)
+	facet(t, h, "model", false, modelCases)
 }
 
 func facet(t *testing.T, h Harness, name string, lacks bool, cases []testCase) {

@@ -204,6 +204,7 @@ func (w *world) publish(upTo message.Position) {
 
 func (w *world) truncate(at message.Position) {
 	w.t.Helper()
+	w.chunk.Release() // it would wait for that
 	below := at < w.model.published
 	must(w.t, w.raw().Truncate(w.t.Context(), at), "Truncate at %d", at)
 	w.model.truncate(at)
@@ -216,6 +217,7 @@ func (w *world) expire(first message.Position) {
 	if w.caps.Retention == nil {
 		w.t.Fatal("the store offers no Retention, its harness does not say so")
 	}
+	w.chunk.Release() // it would wait for that
 	moves := first > w.model.first
 	must(w.t, w.caps.Retention.Expire(w.t.Context(), first), "Expire below %d", first)
 	if moves {

@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 )
@@ -18,6 +19,10 @@ func harness() storagetest.Harness {
 	}
 }
 
-func TestConformance(t *testing.T) { storagetest.Run(t, harness()) }
+func TestConformance(t *testing.T) {
+	decorated := harness()
+	decorated.Factory, decorated.Form = storagemw.Wrap(decorated.Factory, storagemw.Metrics), storagetest.Decorated
+	storagetest.Run(t, harness(), decorated)
+}
 
 func BenchmarkStore(b *testing.B) { storagetest.Benchmark(b, harness()) }
