@@ -287,6 +287,7 @@ func testReset(t *testing.T, h Harness) {
 		t.Fatal("Reset to a position that is no edge worked")
 	}
 	for _, first := range []message.Position{7 * seg, 2 * seg} { // also backward
+		w.chunk.Release() // it would wait for that
 		must(t, w.raw().Reset(t.Context(), first, ends), "Reset to %d", first)
 		w.reset(first, ends)
 		w.verify()

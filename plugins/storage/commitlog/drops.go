@@ -1,0 +1,66 @@
+package commitlog
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/vfs"
+)
+
+const droppedFile = "hardpoint.dropped"
+
+// dropped remembers up to where the records of dropped queues lie in the log,
+// so that recovery does not bring them back.
+type dropped struct {
+	Queues []droppedQueue `json:"dropped"`
+}
+
+type droppedQueue struct {
+	Topic string           `json:"topic"`
+	ID    int32            `json:"queue"`
+	Below message.Position `json:"below"`
+}
+
+func (d *dropped) load(fsys vfs.FS, name string) error {
+	b, err := vfs.ReadFile(fsys, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, d); err != nil {
+		return &storage.CorruptError{File: name, Reason: "it should list dropped queues; remove it if none of them matters", Err: err}
+	}
+	return nil
+}
+
+// covers reports whether the record at pos belongs to a queue that was dropped
+// after it.
+func (d *dropped) covers(q message.Queue, pos message.Position) bool {
+	for i := range d.Queues {
+		if x := &d.Queues[i]; x.ID == q.ID && x.Topic == q.Topic && pos < x.Below {
+			return true
+		}
+	}
+	return false
+}
+
+// save writes the list, without what lies below first.
+func (d *dropped) save(fsys vfs.FS, name string, first message.Position) error {
+	keep := d.Queues[:0]
+	for _, x := range d.Queues {
+		if x.Below > first {
+			keep = append(keep, x)
+		}
+	}
+	d.Queues = keep
+	b, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	return vfs.WriteFileAtomic(fsys, name, append(b, '\n'))
+}

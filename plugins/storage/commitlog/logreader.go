@@ -1,0 +1,170 @@
+package commitlog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+)
+
+const openRW = os.O_RDWR
+
+// readWindow is what a logReader reads at a time.
+const readWindow = 1 << 20
+
+// logReader reads records in order with large reads, past mappings: a scan
+// should not fill page tables, and an I/O error must be an error and no signal.
+type logReader struct {
+	list segments
+	seg  *segment
+	buf  *buffer
+	off  int64 // of buf in seg
+}
+
+func newLogReader(list segments) *logReader {
+	return &logReader{list: list, buf: getBuffer(readWindow)}
+}
+
+func (r *logReader) close() { r.buf.free() }
+
+// bytes returns n bytes at an offset of seg, fewer at its end. They are valid
+// until the next call.
+func (r *logReader) bytes(seg *segment, off int64, n int) ([]byte, error) {
+	n = int(min(int64(n), seg.size-off))
+	if r.seg == seg && off >= r.off && off+int64(n) <= r.off+int64(len(r.buf.b)) {
+		b := r.buf.b[off-r.off:]
+		return b[:n:n], nil
+	}
+	if n > cap(r.buf.b) {
+		r.buf.free()
+		r.buf = getBuffer(n)
+	}
+	w := int(min(int64(max(n, readWindow)), seg.size-off))
+	r.seg, r.off, r.buf.b = seg, off, r.buf.b[:w]
+	if err := seg.readAt(r.buf.b, off); err != nil {
+		r.seg, r.buf.b = nil, r.buf.b[:0]
+		return nil, err
+	}
+	return r.buf.b[:n:n], nil
+}
+
+// record parses the record at pos; errors as those of message.Parse, and I/O
+// errors.
+func (r *logReader) record(pos message.Position, v *message.View) error {
+	seg := r.list.at(pos)
+	if seg == nil {
+		return os.ErrNotExist
+	}
+	off := int64(pos) - seg.base
+	head, err := r.bytes(seg, off, message.BlankSize)
+	if err != nil {
+		return err
+	}
+	size := message.BlankSize
+	if m := binary.BigEndian.Uint32(head[4:]); m == message.MagicV1 || m == message.MagicV2 {
+		size = int(max(message.Size(head), message.BlankSize))
+		if int64(size) > seg.size-off {
+			return message.ErrShort
+		}
+		if size > readWindow { // do not read a segment because of a wild size
+			fixed, err := r.bytes(seg, off, message.FixedSize+24)
+			if err != nil {
+				return err
+			}
+			if !plausible(fixed, size) {
+				return message.ErrLength
+			}
+		}
+	}
+	b, err := r.bytes(seg, off, size)
+	if err != nil {
+		return err
+	}
+	return message.Parse(b, v)
+}
+
+// plausible compares a record's size with its body's: the rest is bounded.
+func plausible(fixed []byte, size int) bool {
+	const rest = message.FixedSize + 24 + 2*(1<<15)
+	at := 84
+	flag := int32(binary.BigEndian.Uint32(fixed[36:]))
+	if flag&message.SysBornHostV6 != 0 {
+		at += 12
+	}
+	if flag&message.SysStoreHostV6 != 0 {
+		at += 12
+	}
+	body := int(int32(binary.BigEndian.Uint32(fixed[at:])))
+	return body >= 0 && body <= size && size-body <= rest
+}
+
+// good is record, and checks that the record states its own position and, with
+// crc, that its body is whole.
+func (r *logReader) good(pos message.Position, v *message.View, crc bool) error {
+	if err := r.record(pos, v); err != nil {
+		return err
+	}
+	if v.Position != pos {
+		return errPosition
+	}
+	if crc {
+		return v.CheckBody()
+	}
+	return nil
+}
+
+// magicStart is what all magic words of records begin with.
+var magicStart = []byte{0xDA, 0xA3, 0x20}
+
+// findGood looks for the first good record at or above from for which accept is
+// true. lastUsed is the end of the last bytes that are not zero, from when all
+// are.
+func (r *logReader) findGood(from message.Position, accept func(*message.View) bool) (pos message.Position, found bool, lastUsed message.Position, err error) {
+	var v message.View
+	lastUsed = from
+	for _, seg := range r.list {
+		if seg.base+seg.size <= int64(from) {
+			continue
+		}
+		for off := max(int64(from)-seg.base, 0); off < seg.size; {
+			w, err := r.bytes(seg, off, readWindow)
+			if err != nil {
+				return 0, false, 0, err
+			}
+			if n := len(bytes.TrimRight(w, "\x00")); n > 0 {
+				lastUsed = message.Position(seg.base + off + int64(n))
+			}
+			for at := 0; ; {
+				i := bytes.Index(w[at:], magicStart)
+				if i < 0 {
+					break
+				}
+				at += i + 1
+				p := message.Position(seg.base + off + int64(at-1) - 4)
+				if p < from || int64(p) < seg.base {
+					continue
+				}
+				switch err := r.good(p, &v, true); {
+				case err == nil && accept(&v):
+					return p, true, lastUsed, nil
+				case err != nil && !isRecordFault(err):
+					return 0, false, 0, err
+				}
+				if w, err = r.bytes(seg, off, readWindow); err != nil { // the window may have moved
+					return 0, false, 0, err
+				}
+			}
+			step := int64(len(w))
+			if off+step < seg.size {
+				step -= int64(len(magicStart) - 1) // a magic word across the windows
+			}
+			off += step
+		}
+	}
+	return 0, false, lastUsed, nil
+}
+
+// parentOf is the directory above.
+func parentOf(dir string) string { return filepath.Dir(dir) }

@@ -1,0 +1,544 @@
+package commitlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/vfs"
+)
+
+var errPosition = errors.New("record states another position than its own")
+
+// isRecordFault tells bytes that are no record from a failure to read them.
+func isRecordFault(err error) bool {
+	for _, e := range []error{message.ErrShort, message.ErrMagic, message.ErrBlank, message.ErrLength, message.ErrCRC, errPosition} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// recovery is what Start knows of the directory.
+type recovery struct {
+	clean   bool // the last end was in order
+	foreign bool // RocketMQ wrote it: no identity of ours
+	fields  checkpointFields
+	list    segments
+	// start is where the scan begins, a segment's edge; limit is up to where
+	// records may be shown.
+	start, limit message.Position
+	// units is where the queues ended: behind the last record that has a unit.
+	units message.Position
+	// keysFrom is the position from which keys have to be indexed again.
+	keysFrom message.Position
+
+	tail, published message.Position
+	lastEnd         message.Position // behind the last good record
+	lastTime        int64
+	pubTime         int64
+	records         int64
+}
+
+// recover opens the directory; the lock is held.
+func (s *Store) recover(ctx context.Context) error {
+	var r recovery
+	id, err := readIdentity(s.fs, s.path.identity)
+	if err != nil {
+		return err
+	}
+	if r.list, err = s.loadSegments(id); err != nil {
+		return err
+	}
+	r.foreign = id == nil && len(r.list) > 0
+	if id == nil {
+		id = &identity{LogID: s.p.LogID, Segment: s.p.Segment}
+		if id.LogID == "" {
+			id.LogID = newLogID()
+		}
+		if err := writeIdentity(s.fs, s.path.identity, id); err != nil {
+			return err
+		}
+	}
+	if s.p.LogID != "" && s.p.LogID != id.LogID {
+		return fmt.Errorf("%w: the directory holds log %s, expected is %s", storage.ErrIdentity, id.LogID, s.p.LogID)
+	}
+	s.logID = id.LogID
+	s.list.Store(&r.list)
+
+	_, err = s.fs.Stat(s.path.abort)
+	r.clean = errors.Is(err, fs.ErrNotExist)
+	if err != nil && !r.clean {
+		return err
+	}
+	if s.cp, r.fields, err = openCheckpoint(s.fs, s.path.checkpoint); err != nil {
+		return err
+	}
+	if err := vfs.WriteFileAtomic(s.fs, s.path.abort, []byte(strconv.Itoa(os.Getpid()))); err != nil {
+		return err
+	}
+	if err := s.dropped.load(s.fs, s.path.droppedFile); err != nil {
+		return err
+	}
+	if err := s.finishCut(&r); err != nil {
+		return err
+	}
+	if err := s.queues.load(); err != nil {
+		return err
+	}
+	if err := s.plan(&r); err != nil {
+		return err
+	}
+	if err := s.scan(ctx, &r); err != nil {
+		return err
+	}
+	if r.published == r.lastEnd {
+		r.published = r.tail // only a blank may lie between
+	}
+	if err := s.cutTail(&r); err != nil {
+		return err
+	}
+	if err := s.settle(&r); err != nil {
+		return err
+	}
+	s.setMarks(&r)
+	return nil
+}
+
+func (r *recovery) first() int64 {
+	if len(r.list) == 0 {
+		return 0
+	}
+	return r.list[0].base
+}
+
+// loadSegments lists the files of the log and checks names, sizes and identity.
+func (s *Store) loadSegments(id *identity) (segments, error) {
+	names, err := s.fs.List(s.path.log)
+	if err != nil {
+		return nil, err
+	}
+	var bases []int64
+	for _, name := range names {
+		base, ok := parseFileName(name)
+		if !ok {
+			s.p.Logger.Warn("a file that is no segment lies in the log's directory and is left alone", "file", filepath.Join(s.path.log, name))
+			continue
+		}
+		bases = append(bases, base)
+	}
+	want := s.p.Segment
+	if id != nil && id.Segment != want {
+		return nil, fmt.Errorf("%w: its segments have %d bytes, configured are %d (mappedFileSizeCommitLog); the size of an existing log cannot change", storage.ErrIdentity, id.Segment, want)
+	}
+	var list segments
+	for i, base := range bases {
+		path := filepath.Join(s.path.log, fileName(base))
+		info, err := s.fs.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case info.Size == 0 && i == len(bases)-1:
+			s.p.Logger.Warn("the last segment is empty, as after a crash while it was made; it is removed", "file", path)
+			if err := errors.Join(s.fs.Remove(path), s.fs.SyncDir(s.path.log)); err != nil {
+				return nil, err
+			}
+			continue
+		case id == nil && info.Size != want:
+			return nil, fmt.Errorf("%w: %s has %d bytes, configured are segments of %d (mappedFileSizeCommitLog); the size of an existing log cannot change", storage.ErrIdentity, path, info.Size, want)
+		case info.Size != want && i == len(bases)-1 && info.Size < want:
+			// Truncated from outside, or made by a process that died: the rest
+			// reads as zeros and is what recovery looks for.
+			s.p.Logger.Warn("the last segment is too short; it is extended with zeros", "file", path, "bytes", info.Size, "segment", want)
+			if err := s.extend(path, want); err != nil {
+				return nil, err
+			}
+		case info.Size != want:
+			return nil, &storage.CorruptError{File: path, Offset: min(info.Size, want), Reason: fmt.Sprintf("the file has %d bytes, segments of this log have %d; restore it from a backup or another replica", info.Size, want)}
+		}
+		if base%want != 0 {
+			return nil, &storage.CorruptError{File: path, Reason: fmt.Sprintf("its name is no multiple of the segment size %d", want)}
+		}
+		if n := len(list); n > 0 && list[n-1].base+want != base {
+			return nil, &storage.CorruptError{File: filepath.Join(s.path.log, fileName(list[n-1].base+want)), Reason: fmt.Sprintf("the segment is missing between %s and %s; restore it, or move the files before it away", fileName(list[n-1].base), fileName(base))}
+		}
+		list = append(list, newSegment(s.fs, s.path.log, base, want))
+	}
+	return list, nil
+}
+
+func (s *Store) extend(path string, size int64) error {
+	f, err := s.fs.OpenFile(path, openRW, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(size), f.Sync(), f.Close())
+}
+
+// finishCut repeats a truncation that a crash interrupted.
+func (s *Store) finishCut(r *recovery) error {
+	at, err := readCut(s.fs, s.path.cut)
+	if err != nil || at < 0 {
+		return err
+	}
+	s.p.Logger.Warn("a truncation was interrupted and is finished now", "position", at)
+	r.clean = false
+	if r.list, err = s.cutFiles(r.list, at); err != nil {
+		return err
+	}
+	s.list.Store(&r.list)
+	if r.fields.confirm > int64(at) {
+		r.fields.confirm = int64(at)
+		if err := errors.Join(s.cp.set(cpConfirm, int64(at)), s.cp.sync()); err != nil {
+			return err
+		}
+	}
+	return errors.Join(s.fs.Remove(s.path.cut), s.fs.SyncDir(s.path.root))
+}
+
+// cutFiles makes every byte of the log from at on zero or removes its file,
+// durably.
+func (s *Store) cutFiles(list segments, at message.Position) (segments, error) {
+	keep := slices.Clone(list)
+	for n := len(keep); n > 0 && keep[n-1].base > int64(at); n = len(keep) {
+		seg := keep[n-1]
+		keep = keep[:n-1]
+		seg.retiring.Store(true)
+		seg.release()
+		if err := s.fs.Remove(seg.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return list, err
+		}
+	}
+	if err := s.fs.SyncDir(s.path.log); err != nil {
+		return keep, err
+	}
+	if seg := keep.at(at); seg != nil {
+		if err := seg.open(); err != nil {
+			return keep, err
+		}
+		if err := errors.Join(seg.file.ZeroRange(int64(at)-seg.base, seg.base+seg.size-int64(at)), seg.file.SyncData()); err != nil {
+			return keep, err
+		}
+		seg.end.Store(-1)
+	}
+	return keep, nil
+}
+
+// plan decides where the scan begins and up to where records may be shown.
+func (s *Store) plan(r *recovery) error {
+	if len(r.list) == 0 {
+		r.start, r.limit = 0, 0
+		return s.queues.cut(0)
+	}
+	first, last := message.Position(r.list[0].base), r.list[len(r.list)-1]
+	r.limit = message.Position(last.base + last.size)
+	if s.p.Publish == storage.Explicit && !r.foreign {
+		r.limit = max(min(r.limit, message.Position(r.fields.confirm)), first)
+	}
+	var err error
+	if r.units, err = s.queues.end(); err != nil {
+		return err
+	}
+	start := r.list.at(max(r.units, first))
+	if start == nil { // units beyond the log
+		start = last
+	}
+	if !r.clean {
+		if start, err = s.startByTime(r); err != nil {
+			return err
+		}
+	}
+	if seg := r.list.at(r.limit); seg != nil && seg.base < start.base {
+		start = seg
+	}
+	r.keysFrom = r.limit
+	if s.keys != nil {
+		if r.keysFrom, err = s.keys.load(r); err != nil {
+			return err
+		}
+		if seg := r.list.at(max(r.keysFrom, first)); seg != nil && seg.base < start.base {
+			start = seg
+		}
+	}
+	r.start = message.Position(start.base)
+	if !r.clean {
+		return s.queues.cut(min(r.start, r.limit))
+	}
+	return s.queues.cut(r.limit)
+}
+
+// startByTime finds the segment from which on units may be missing: the last
+// one that begins with a good record not younger than the checkpoint.
+func (s *Store) startByTime(r *recovery) (*segment, error) {
+	rd := newLogReader(r.list)
+	defer rd.close()
+	since := r.fields.since()
+	var v message.View
+	for i := len(r.list) - 1; i > 0; i-- {
+		err := rd.good(message.Position(r.list[i].base), &v, true)
+		if err != nil && !isRecordFault(err) {
+			return nil, err
+		}
+		if err == nil && v.StoreTime <= since {
+			return r.list[i], nil
+		}
+	}
+	return r.list[0], nil
+}
+
+// progressEvery is how many bytes are scanned between two lines in the log.
+const progressEvery = 1 << 30
+
+// scan walks the log from r.start to its end, rebuilds what is missing of
+// queues and keys, and finds damage.
+func (s *Store) scan(ctx context.Context, r *recovery) error {
+	r.tail, r.published, r.lastEnd = r.start, min(r.start, r.limit), r.start
+	if len(r.list) == 0 {
+		return nil
+	}
+	rd := newLogReader(r.list)
+	defer rd.close()
+	var (
+		v     message.View
+		units []message.Unit
+		keys  []message.Key
+		told  = r.start
+	)
+	for pos := r.start; ; {
+		seg := r.list.at(pos)
+		if seg == nil { // the last segment ends with a blank
+			r.tail = pos
+			break
+		}
+		if pos-told >= progressEvery {
+			told = pos
+			s.p.Logger.Info("scanning the log", "position", pos, "end", r.list.last().base+seg.size, "records", r.records)
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+		err := rd.good(pos, &v, s.cfg.CheckCRCOnRecover)
+		if err == nil && s.stale(r, &v) {
+			err = errStale
+		}
+		switch {
+		case err == nil:
+			units, keys = s.deriver.Derive(&v, nil, units[:0], keys[:0])
+			if err := s.recovered(r, &v, units, keys); err != nil {
+				return err
+			}
+			if pos == message.Position(seg.base) {
+				seg.firstTime.Store(v.StoreTime)
+			}
+			seg.lastTime.Store(v.StoreTime)
+			pos += message.Position(v.Size)
+			r.tail = pos
+			continue
+		case errors.Is(err, message.ErrBlank):
+			seg.end.Store(int64(pos) - seg.base)
+			pos = message.Position(seg.base + seg.size)
+			r.tail = pos
+			continue
+		case !isRecordFault(err) && !errors.Is(err, errStale):
+			return err
+		}
+		next, more, err := s.afterFault(r, rd, pos, err)
+		if err != nil {
+			return err
+		}
+		if !more {
+			r.tail = pos
+			break
+		}
+		pos = next
+	}
+	return nil
+}
+
+var errStale = errors.New("record is older than what precedes it and uses a taken queue offset")
+
+// stale tells records that RocketMQ left behind a cut of its own from those
+// that belong to the log.
+func (s *Store) stale(r *recovery, v *message.View) bool {
+	if v.StoreTime >= r.lastTime {
+		return false
+	}
+	q := s.queues.byKey[message.Queue{Topic: string(v.Topic), ID: v.QueueID}]
+	return q != nil && v.QueueOffset < q.max.Load() && v.Position >= r.units
+}
+
+// afterFault decides what a bad place is. more is true for damage in the
+// middle, and next where the log goes on.
+func (s *Store) afterFault(r *recovery, rd *logReader, pos message.Position, fault error) (next message.Position, more bool, err error) {
+	seg := r.list.at(pos)
+	head, err := rd.bytes(seg, int64(pos)-seg.base, message.BlankSize)
+	if err != nil {
+		return 0, false, err
+	}
+	unused := strings.Trim(string(head), "\x00") == ""
+	if r.clean && unused && r.units <= pos && seg == r.list.last() {
+		return 0, false, nil
+	}
+	next, more, used, err := rd.findGood(pos+1, func(v *message.View) bool {
+		return v.StoreTime >= r.lastTime && !s.stale(r, v)
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	d := storage.Damage{From: pos, To: next, File: seg.path, Reason: "damaged in the middle of the log: " + fault.Error()}
+	if !more {
+		if used <= pos+1 && unused {
+			return 0, false, nil
+		}
+		d.To, d.Reason = max(used, pos+1), "torn end of the log, cut: "+fault.Error()
+	}
+	if s.damage.add(d, more) {
+		s.p.Logger.Warn("damage in the log", "from", d.From, "to", d.To, "file", d.File, "reason", d.Reason, "kept", more)
+	}
+	return next, more, nil
+}
+
+// recovered takes a record that the scan found good.
+func (s *Store) recovered(r *recovery, v *message.View, units []message.Unit, keys []message.Key) error {
+	r.records++
+	r.lastTime = max(r.lastTime, v.StoreTime)
+	end := v.Position + message.Position(v.Size)
+	r.lastEnd = end
+	if end > r.limit {
+		return nil
+	}
+	r.published = end
+	if len(units) > 0 {
+		r.pubTime = v.StoreTime
+	}
+	for i := range units {
+		if s.dropped.covers(units[i].Queue, units[i].At) {
+			continue
+		}
+		if err := s.queues.restore(&units[i]); err != nil {
+			return fmt.Errorf("rebuild ConsumeQueue %s: %w", units[i].Queue, err)
+		}
+	}
+	if s.keys != nil && v.Position >= r.keysFrom && len(keys) > 0 {
+		if err := s.keys.restore(keys); err != nil {
+			return fmt.Errorf("rebuild the key index: %w", err)
+		}
+	}
+	return nil
+}
+
+// cutTail leaves nothing behind the end of the log that could be taken for a
+// record, and prepares the last segment for writing.
+func (s *Store) cutTail(r *recovery) error {
+	if len(r.list) == 0 {
+		return nil
+	}
+	if !r.clean || s.hasBytesBehind(r) {
+		// Bytes behind the tail: only then are there files to change.
+		list, err := s.wipe(r)
+		if err != nil {
+			return err
+		}
+		r.list = list
+		s.list.Store(&r.list)
+	}
+	seg := r.list.last()
+	if seg == nil {
+		return nil
+	}
+	s.writer.cur = seg
+	if seg.base+seg.size == int64(r.tail) {
+		return nil
+	}
+	if s.cfg.CommitLogWrite == WriteMap {
+		seg.writable = true
+		seg.close()
+		seg.opened.Store(false)
+	}
+	if err := seg.open(); err != nil {
+		return err
+	}
+	// RocketMQ leaves files sparse. Without reserved space writes report a full
+	// disk themselves, but a mapped write would be fatal.
+	if err := seg.file.Reserve(0, seg.size); err != nil {
+		if !errors.Is(err, vfs.ErrReserveUnsupported) && !errors.Is(err, vfs.ErrNoSpace) {
+			return err
+		}
+		seg.writable = false
+	}
+	return nil
+}
+
+// hasBytesBehind reports whether recovery found a torn end or later segments.
+func (s *Store) hasBytesBehind(r *recovery) bool {
+	for _, d := range s.damage.report() {
+		if d.To > r.tail {
+			return true
+		}
+	}
+	return r.list.last().base > int64(r.tail)
+}
+
+// wipe removes segments behind the tail and zeroes what was found behind it.
+func (s *Store) wipe(r *recovery) (segments, error) {
+	used := r.tail
+	for _, d := range s.damage.report() {
+		used = max(used, d.To)
+	}
+	list := slices.Clone(r.list)
+	removed := false
+	for n := len(list); n > 1 && list[n-1].base > int64(r.tail) || n == 1 && list[0].base > int64(r.tail); n = len(list) {
+		seg := list[n-1]
+		list = list[:n-1]
+		seg.retiring.Store(true)
+		seg.release()
+		if err := s.fs.Remove(seg.path); err != nil {
+			return nil, err
+		}
+		removed = true
+	}
+	if removed {
+		if err := s.fs.SyncDir(s.path.log); err != nil {
+			return nil, err
+		}
+	}
+	seg := list.at(r.tail)
+	if seg == nil || used <= r.tail {
+		return list, nil
+	}
+	if err := seg.open(); err != nil {
+		return nil, err
+	}
+	n := min(int64(used), seg.base+seg.size) - int64(r.tail)
+	return list, errors.Join(seg.file.ZeroRange(int64(r.tail)-seg.base, n), seg.file.SyncData())
+}
+
+// setMarks publishes what recovery found.
+func (s *Store) setMarks(r *recovery) {
+	first := r.first()
+	if len(r.list) == 0 {
+		r.tail, r.published = 0, 0
+	}
+	m := &s.marks
+	m.first.Store(first)
+	m.tail.Store(int64(r.tail))
+	m.published.Store(int64(r.published))
+	m.lastTime.Store(r.lastTime)
+	m.pubTime.Store(max(r.pubTime, 0))
+	if r.clean {
+		m.durable.Store(int64(r.tail))
+	} else {
+		m.durable.Store(first) // what the page cache held may not be on the disk
+	}
+	_ = s.cp.set(cpConfirm, int64(r.published)) // written again with each Publish; a fault shows there
+}

@@ -1,0 +1,172 @@
+package commitlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/storage"
+)
+
+// Sync implements [storage.Store]. Callers take turns; one whose bytes became
+// durable in another's turn returns without a system call.
+func (s *Store) Sync(ctx context.Context, end message.Position) error {
+	if !s.gate.enter() {
+		return storage.ErrNotRunning
+	}
+	defer s.gate.leave()
+	if int64(end) > s.marks.tail.Load() {
+		return fmt.Errorf("%w: sync up to %d, the log ends at %d", storage.ErrGap, end, s.marks.tail.Load())
+	}
+	select {
+	case <-s.syncTurn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { s.syncTurn <- struct{}{} }()
+	if err := s.failure(); err != nil {
+		return err
+	}
+	if s.durable(end) {
+		return nil
+	}
+	if err := s.syncLog(); err != nil {
+		return s.fail(err)
+	}
+	return nil
+}
+
+// durable reports whether a Sync up to end has nothing to do.
+func (s *Store) durable(end message.Position) bool {
+	if int64(end) > s.marks.durable.Load() {
+		return false
+	}
+	return s.p.Publish == storage.Immediate || s.marks.markSynced.Load() >= s.marks.published.Load()
+}
+
+// syncLog makes the log durable up to its present tail, oldest segment first,
+// and with Explicit the published mark. The caller has the turn.
+func (s *Store) syncLog() error {
+	t := s.marks.lastTime.Load() // before the tail: its record is below
+	tail, durable := s.marks.tail.Load(), s.marks.durable.Load()
+	for _, seg := range *s.list.Load() {
+		if seg.base+seg.size <= durable || seg.base >= tail {
+			continue
+		}
+		if !seg.acquire() {
+			continue // cut or expired meanwhile
+		}
+		err := seg.open()
+		if err == nil {
+			err = seg.file.SyncData()
+		}
+		seg.release()
+		if err != nil {
+			return fmt.Errorf("sync %s: %w", seg.path, err)
+		}
+	}
+	if s.p.Publish == storage.Explicit {
+		if mark := s.marks.published.Load(); mark > s.marks.markSynced.Load() {
+			if err := s.cp.sync(); err != nil {
+				return fmt.Errorf("sync %s: %w", s.path.checkpoint, err)
+			}
+			s.marks.markSynced.Store(mark)
+		}
+	}
+	if tail > durable {
+		s.marks.durable.Store(tail)
+	}
+	return s.cp.set(cpPhysicTime, t)
+}
+
+// flushDerived makes ConsumeQueues and key index durable and says so in the
+// checkpoint.
+func (s *Store) flushDerived() error {
+	t, upTo := s.marks.pubTime.Load(), s.marks.published.Load()
+	if err := s.queues.flush(); err != nil {
+		return fmt.Errorf("flush ConsumeQueues: %w", err)
+	}
+	if err := s.cp.set(cpLogicsTime, t); err != nil {
+		return err
+	}
+	if s.keys != nil {
+		if err := s.keys.flush(upTo, t); err != nil {
+			return fmt.Errorf("flush the key index: %w", err)
+		}
+	}
+	return s.cp.sync()
+}
+
+// flushAll makes everything durable, for a clean end.
+func (s *Store) flushAll() error {
+	<-s.syncTurn
+	err := s.syncLog()
+	s.syncTurn <- struct{}{}
+	if err != nil {
+		return err
+	}
+	if s.keys != nil {
+		if err := s.keys.drain(); err != nil {
+			return err
+		}
+	}
+	return s.flushDerived()
+}
+
+// flush makes the units below each queue's maximum durable, and the names of
+// its files.
+func (ix *queueIndex) flush() error {
+	ix.dirtyMu.Lock()
+	list := ix.dirty
+	ix.dirty = nil
+	ix.dirtyMu.Unlock()
+	dirs := map[string]struct{}{}
+	for _, q := range list {
+		q.dirty.Store(false)
+		if q.newNames.Swap(false) {
+			dirs[q.dir] = struct{}{}
+			dirs[parentOf(q.dir)] = struct{}{}
+			dirs[ix.dir] = struct{}{}
+		}
+		if err := q.flush(); err != nil {
+			return err
+		}
+	}
+	for d := range dirs {
+		if err := ix.syncDir(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *queue) flush() error {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	end := q.max.Load() * unitSize
+	for _, f := range q.files {
+		from, to := f.flushed.Load(), min(end-f.base, q.ix.fileSize)
+		if to <= from {
+			continue
+		}
+		var err error
+		switch {
+		case f.file != nil:
+			err = f.file.Sync()
+		case f.m != nil:
+			err = f.m.Sync(from, to-from)
+		default:
+			h, oErr := q.ix.fs.OpenFile(f.path, openRW, 0)
+			if oErr != nil {
+				return oErr
+			}
+			err = errors.Join(h.Sync(), h.Close())
+		}
+		if err != nil {
+			return err
+		}
+		f.flushed.Store(to)
+	}
+	return nil
+}
