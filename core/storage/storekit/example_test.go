@@ -62,5 +62,5 @@ func ExampleFromKV() {
 	// Output:
 	// FOUND from 0 to 2
 	// 0 at 0: first
-	// 1 at 112: second
+	// 1 at 111: second
 }
