@@ -60,7 +60,7 @@ func (s *Store) write(b *storage.Batch) error {
 	if b.Term < w.term {
 		return fmt.Errorf("%w: the batch is of term %d, the log has seen %d", storage.ErrFenced, b.Term, w.term)
 	}
-	seg, size := w.cur, s.p.Segment
+	size := s.p.Segment
 	tail, at, n := s.marks.tail.Load(), int64(b.At), int64(len(b.Buf))
 	if n == 0 {
 		return fmt.Errorf("%w: a batch without records", storage.ErrUnsupported)
@@ -78,11 +78,23 @@ func (s *Store) write(b *storage.Batch) error {
 	if err := s.queues.reserve(b.Units); err != nil {
 		return s.refused("reserve space for ConsumeQueues", err)
 	}
-	if s.keys != nil {
-		if err := s.keys.reserve(len(b.Keys)); err != nil {
-			return s.refused("reserve space for the key index", err)
-		}
+	if s.keys == nil {
+		return s.writeAt(b, tail)
 	}
+	if err := s.keys.reserve(len(b.Keys)); err != nil {
+		return s.refused("reserve space for the key index", err)
+	}
+	err := s.writeAt(b, tail)
+	if err != nil {
+		s.giveBackKeys(b)
+	}
+	return err
+}
+
+// writeAt writes a batch that was found to fit; tail is the end of the log.
+func (s *Store) writeAt(b *storage.Batch, tail int64) error {
+	w, size := &s.writer, s.p.Segment
+	seg, at, n := w.cur, int64(b.At), int64(len(b.Buf))
 	next := seg
 	if seg == nil || at >= seg.base+size {
 		var err error

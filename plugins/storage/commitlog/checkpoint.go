@@ -12,7 +12,7 @@ import (
 )
 
 // Fields of the checkpoint file, as offsets (RocketMQ's StoreCheckpoint). The
-// last two are ours and lie where RocketMQ leaves zeros.
+// last three are ours and lie where RocketMQ leaves zeros.
 const (
 	cpPhysicTime = 0  // store time of the last record that is durable
 	cpLogicsTime = 8  // of the last one whose units are durable
@@ -20,6 +20,7 @@ const (
 	cpConfirm    = 32 // published mark
 	cpIndexAt    = 2048
 	cpIndexSum   = 2056 // complement of cpIndexAt: tells it from zeros
+	cpIndexUsed  = 2064 // 1 when the key index has files
 
 	checkpointSize = 4096
 	// checkpointSlack is how far in ms the times may be ahead of the truth.
@@ -42,6 +43,8 @@ type checkpointFields struct {
 	confirm               int64
 	// indexAt is the position below which all keys are durable; -1 unknown.
 	indexAt int64
+	// indexUsed: the key index had files.
+	indexUsed bool
 }
 
 // parseCheckpoint reads the fields; missing bytes count as zeros, values that
@@ -50,7 +53,7 @@ func parseCheckpoint(b []byte) checkpointFields {
 	var p [checkpointSize]byte
 	copy(p[:], b)
 	get := func(off int) int64 { return max(int64(binary.BigEndian.Uint64(p[off:])), 0) }
-	c := checkpointFields{physic: get(cpPhysicTime), logics: get(cpLogicsTime), index: get(cpIndexTime), confirm: get(cpConfirm), indexAt: -1}
+	c := checkpointFields{physic: get(cpPhysicTime), logics: get(cpLogicsTime), index: get(cpIndexTime), confirm: get(cpConfirm), indexAt: -1, indexUsed: get(cpIndexUsed) == 1}
 	at, sum := binary.BigEndian.Uint64(p[cpIndexAt:]), binary.BigEndian.Uint64(p[cpIndexSum:])
 	if at == ^sum && int64(at) >= 0 {
 		c.indexAt = int64(at)

@@ -54,7 +54,7 @@ func NewDefaultConfig() Config {
 	return Config{
 		MappedFileSizeConsumeQueue: 6_000_000,
 		FlushIntervalConsumeQueue:  1000,
-		MessageIndexEnable:         false,
+		MessageIndexEnable:         true,
 		MaxHashSlotNum:             5_000_000,
 		MaxIndexNum:                20_000_000,
 		CommitLogWrite:             WritePwrite,

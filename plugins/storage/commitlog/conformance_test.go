@@ -26,5 +26,5 @@ func raw(tb testing.TB, change func(*Config)) plugin.Raw {
 }
 
 func TestConformance(t *testing.T) {
-	storagetest.Run(t, storagetest.Harness{Factory: NewFactory(), Config: raw(t, func(c *Config) { c.MessageIndexEnable = false }), Lacks: storagetest.Lacks{KeyIndex: true}})
+	storagetest.Run(t, storagetest.Harness{Factory: NewFactory(), Config: raw(t, nil)})
 }

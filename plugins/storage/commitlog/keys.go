@@ -2,26 +2,509 @@ package commitlog
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/plugins/storage/commitlog/indexfile"
 )
 
-type keyIndex struct{}
+const (
+	// maxPendingKeys bounds what waits for the goroutine that writes keys; a
+	// writer that is further ahead helps.
+	maxPendingKeys = 1 << 20
+	// keyFlushEvery is the time in ms between flushes of the key index, whose
+	// pages are written all over: it bounds what is rebuilt after a power loss.
+	keyFlushEvery = 10_000
+	// indexNameLayout is RocketMQ's name of an index file, with milliseconds
+	// behind it.
+	indexNameLayout = "20060102150405"
+)
 
-func newKeyIndex(*Store) *keyIndex                           { return nil }
-func (k *keyIndex) reserve(int) error                        { return nil }
-func (k *keyIndex) add([]message.Key)                        {}
-func (k *keyIndex) run(context.Context)                      {}
-func (k *keyIndex) close() error                             { return nil }
-func (k *keyIndex) drain() error                             { return nil }
-func (k *keyIndex) flush(int64, int64) error                 { return nil }
-func (k *keyIndex) load(*recovery) (message.Position, error) { return 0, nil }
-func (k *keyIndex) cut(message.Position) error               { return nil }
-func (k *keyIndex) expire(message.Position) error            { return nil }
-func (k *keyIndex) restore([]message.Key) error              { return nil }
+// keyIndex is the key index: files, and in front of them keys in memory that
+// are not in the files yet.
+type keyIndex struct {
+	s    *Store
+	dir  string
+	size indexfile.Sizes
 
-// Find implements [storage.KeyIndex].
-func (s *Store) Find(_ context.Context, q storage.KeyQuery, at []message.Position) ([]message.Position, error) {
-	return at[:0], nil
+	mu       sync.RWMutex // the two lists
+	pending  []message.Key
+	inflight []message.Key // being written to the files
+	promised int           // entries that batches may still need
+	room     int           // entries that are reserved in the files
+
+	filesMu   sync.RWMutex // the files and their content
+	files     []*indexfile.File
+	newNames  bool
+	lastFlush int64
+
+	wake chan struct{}
+}
+
+func newKeyIndex(s *Store) *keyIndex {
+	return &keyIndex{
+		s: s, dir: s.path.index, wake: make(chan struct{}, 1),
+		size: indexfile.Sizes{Slots: s.cfg.MaxHashSlotNum, Entries: s.cfg.MaxIndexNum},
+	}
+}
+
+// reserve makes sure that n more keys can be written.
+func (k *keyIndex) reserve(n int) error {
+	if n == 0 {
+		return nil
+	}
+	k.mu.Lock()
+	k.promised += n
+	enough := k.promised <= k.room
+	k.mu.Unlock()
+	if enough {
+		return nil
+	}
+	k.filesMu.Lock()
+	defer k.filesMu.Unlock()
+	err := k.extend()
+	if err != nil {
+		k.giveBack(n)
+	}
+	return err
+}
+
+// giveBack undoes reserve for keys that will not come.
+func (k *keyIndex) giveBack(n int) {
+	k.mu.Lock()
+	k.promised -= n
+	k.mu.Unlock()
+}
+
+// extend reserves what is promised, in the last file and in new ones. filesMu
+// is held.
+func (k *keyIndex) extend() error {
+	k.mu.RLock()
+	need := k.promised
+	k.mu.RUnlock()
+	for i := k.firstOpen(); i < len(k.files); i++ {
+		if err := k.files[i].Reserve(need); err != nil {
+			return err
+		}
+		need -= k.files[i].Room()
+	}
+	for need > 0 {
+		f, err := k.create()
+		if err != nil {
+			return err
+		}
+		if err := f.Reserve(need); err != nil {
+			return err
+		}
+		need -= f.Room()
+	}
+	k.count()
+	return nil
+}
+
+// firstOpen is the index of the first file that is not full. filesMu is held.
+func (k *keyIndex) firstOpen() int {
+	i := len(k.files)
+	for i > 0 && !k.files[i-1].Full() {
+		i--
+	}
+	return i
+}
+
+// count sums what is reserved. filesMu is held.
+func (k *keyIndex) count() {
+	room := 0
+	for _, f := range k.files[k.firstOpen():] {
+		room += f.Room()
+	}
+	k.mu.Lock()
+	k.room = room
+	k.mu.Unlock()
+}
+
+// create makes the next file. filesMu is held.
+func (k *keyIndex) create() (*indexfile.File, error) {
+	now := k.s.p.Clock.Now()
+	var name string
+	for {
+		name = now.Format(indexNameLayout) + fmt.Sprintf("%03d", now.Nanosecond()/int(time.Millisecond))
+		if n := len(k.files); n == 0 || name > filepath.Base(k.files[n-1].Path) {
+			break
+		}
+		now = now.Add(time.Millisecond) // made within one, or the clock went back
+		if last, err := time.ParseInLocation(indexNameLayout, filepath.Base(k.files[len(k.files)-1].Path)[:14], now.Location()); err == nil && now.Before(last) {
+			now = last
+		}
+	}
+	var prev *indexfile.Header
+	if n := len(k.files); n > 0 {
+		prev = &k.files[n-1].H
+	}
+	f, err := indexfile.Create(k.s.fs, filepath.Join(k.dir, name), k.size, prev)
+	if err != nil {
+		return nil, err
+	}
+	k.files, k.newNames = append(k.files, f), true
+	return f, nil
+}
+
+// add hands over the keys of published records; they are found from now on.
+func (k *keyIndex) add(keys []message.Key) error {
+	k.mu.Lock()
+	k.pending = append(k.pending, keys...)
+	many := len(k.pending) > maxPendingKeys
+	k.mu.Unlock()
+	if many {
+		return k.drain()
+	}
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// run writes keys into the files.
+func (k *keyIndex) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.wake:
+		}
+		if err := k.drain(); err != nil {
+			_ = k.s.fail(fmt.Errorf("write the key index: %w", err))
+			return
+		}
+	}
+}
+
+// drain writes everything that is pending when it is called.
+func (k *keyIndex) drain() error {
+	k.filesMu.Lock()
+	defer k.filesMu.Unlock()
+	k.mu.Lock()
+	if len(k.inflight) == 0 {
+		k.inflight, k.pending = k.pending, k.inflight
+	}
+	k.mu.Unlock()
+	if len(k.inflight) == 0 {
+		return nil
+	}
+	if err := k.write(k.inflight); err != nil {
+		return err
+	}
+	k.count()
+	k.mu.Lock()
+	k.promised -= len(k.inflight)
+	k.inflight = k.inflight[:0]
+	k.mu.Unlock()
+	return nil
+}
+
+// write puts keys into the files. filesMu is held.
+func (k *keyIndex) write(keys []message.Key) error {
+	var f *indexfile.File
+	for i := range keys {
+		if f == nil || f.Full() {
+			var err error
+			if f, err = k.target(); err != nil {
+				return err
+			}
+		}
+		if f.Room() == 0 { // recovery did not ask before
+			if err := f.Reserve(len(keys) - i); err != nil {
+				return err
+			}
+		}
+		if err := f.Put(keys[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// target is the file for the next key.
+func (k *keyIndex) target() (*indexfile.File, error) {
+	if i := k.firstOpen(); i < len(k.files) {
+		return k.files[i], nil
+	}
+	return k.create()
+}
+
+// restore indexes keys that recovery read from the log.
+func (k *keyIndex) restore(keys []message.Key) error { return k.write(keys) }
+
+// flush makes the keys of records below upTo durable, from time to time or when
+// forced.
+func (k *keyIndex) flush(upTo, t int64, force bool) error {
+	now := k.s.p.Clock.Now().UnixMilli()
+	if !force && now-k.lastFlush < keyFlushEvery {
+		return nil
+	}
+	k.lastFlush = now
+	if err := k.drain(); err != nil {
+		return err
+	}
+	// Readers may go on; writers wait, but they have memory to write to.
+	k.filesMu.RLock()
+	defer k.filesMu.RUnlock()
+	for _, f := range k.files {
+		if err := f.Flush(); err != nil {
+			return err
+		}
+	}
+	if k.newNames {
+		if err := k.s.fs.SyncDir(k.dir); err != nil {
+			return err
+		}
+		k.newNames = false
+	}
+	if err := k.s.cp.set(cpIndexTime, t); err != nil {
+		return err
+	}
+	if len(k.files) > 0 {
+		if err := k.s.cp.set(cpIndexUsed, 1); err != nil {
+			return err
+		}
+	}
+	return k.s.cp.setIndexAt(upTo)
+}
+
+func (k *keyIndex) close() error {
+	k.filesMu.Lock()
+	defer k.filesMu.Unlock()
+	var errs []error
+	for _, f := range k.files {
+		errs = append(errs, f.Close())
+	}
+	k.files = nil
+	return errors.Join(errs...)
+}
+
+// load opens the files and says from which position on keys have to be indexed
+// again.
+func (k *keyIndex) load(r *recovery) (message.Position, error) {
+	first := message.Position(r.first())
+	if err := k.open(r); err != nil {
+		return 0, err
+	}
+	known := message.Position(r.fields.indexAt)
+	if r.foreign {
+		known = -1
+	}
+	if len(k.files) == 0 {
+		if known >= 0 && !r.fields.indexUsed {
+			return max(known, first), nil // there were no keys so far
+		}
+		return first, nil
+	}
+	if !r.clean {
+		if err := k.repair(r, known); err != nil {
+			return 0, err
+		}
+	}
+	if err := k.cut(r.limit); err != nil {
+		return 0, err
+	}
+	if len(k.files) == 0 {
+		return first, nil
+	}
+	end := k.files[len(k.files)-1].H.EndAt
+	for i := len(k.files) - 1; i > 0 && k.files[i].H.Count <= 1; i-- {
+		end = k.files[i-1].H.EndAt
+	}
+	switch {
+	case r.clean:
+		end++ // the record there has all its keys
+		if known >= 0 {
+			end = max(end, known)
+		}
+	case known >= 0 && known > end:
+		end = known
+	}
+	if err := k.cut(end); err != nil { // never twice
+		return 0, err
+	}
+	return max(end, first), nil
+}
+
+// open opens all files; one that a crash left short is removed.
+func (k *keyIndex) open(r *recovery) error {
+	names, err := k.s.fs.List(k.dir)
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		if _, err := strconv.ParseUint(name, 10, 63); err != nil || len(name) != 17 {
+			continue
+		}
+		path := filepath.Join(k.dir, name)
+		info, err := k.s.fs.Stat(path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case info.Size == k.size.FileSize():
+		case info.Size < k.size.FileSize() && i == len(names)-1 && (info.Size == 0 || !r.clean):
+			k.s.p.Logger.Warn("the last file of the key index is incomplete; its keys are indexed again", "file", path)
+			if err := k.s.fs.Remove(path); err != nil {
+				return err
+			}
+			continue
+		default:
+			return &storage.CorruptError{File: path, Offset: min(info.Size, k.size.FileSize()), Reason: fmt.Sprintf("the file has %d bytes, configured are %d (maxHashSlotNum %d, maxIndexNum %d); set the numbers with which it was written, or remove the directory index to have it rebuilt from the log", info.Size, k.size.FileSize(), k.size.Slots, k.size.Entries)}
+		}
+		f, err := indexfile.Open(k.s.fs, path, k.size)
+		if errors.Is(err, indexfile.ErrHeader) {
+			k.s.p.Logger.Warn("a file of the key index is damaged; its entries are indexed again as far as the log goes back", "file", path, "error", err)
+			// Everything from it on is made again.
+			for _, later := range names[i:] {
+				if err := k.s.fs.Remove(filepath.Join(k.dir, later)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return errors.Join(err, f.Close())
+				}
+			}
+			return f.Close()
+		}
+		if err != nil {
+			return err
+		}
+		k.files = append(k.files, f)
+	}
+	return nil
+}
+
+// repair keeps of the files what is known to be durable.
+func (k *keyIndex) repair(r *recovery, known message.Position) error {
+	for i := len(k.files) - 1; i >= 0; i-- {
+		f := k.files[i]
+		if f.H.Count > 1 && f.H.EndTime <= r.fields.index && (known < 0 || f.H.EndAt < known) {
+			return nil // whole, and so are those before it
+		}
+		keep := false
+		if known >= 0 {
+			var err error
+			if keep, err = f.Rebuild(known); err != nil {
+				return err
+			}
+		}
+		if !keep {
+			k.files = k.files[:i]
+			if err := k.remove(f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (k *keyIndex) remove(f *indexfile.File) error {
+	if err := errors.Join(f.Close(), k.s.fs.Remove(f.Path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return k.s.fs.SyncDir(k.dir)
+}
+
+// cut forgets the keys of records at or above pos.
+func (k *keyIndex) cut(pos message.Position) error {
+	if err := k.drain(); err != nil {
+		return err
+	}
+	k.filesMu.Lock()
+	defer k.filesMu.Unlock()
+	changed := false
+	for i := len(k.files) - 1; i >= 0; i-- {
+		f := k.files[i]
+		if f.H.Count > 1 && f.H.EndAt < pos {
+			break
+		}
+		keep, err := f.Cut(pos)
+		if err != nil {
+			return err
+		}
+		changed = true
+		if keep {
+			break
+		}
+		k.files = k.files[:i]
+		if err := k.remove(f); err != nil {
+			return err
+		}
+	}
+	if !changed {
+		return nil
+	}
+	k.count()
+	for _, f := range k.files {
+		if err := f.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expire removes files whose records are all gone, never the last one.
+func (k *keyIndex) expire(first message.Position) error {
+	k.filesMu.Lock()
+	defer k.filesMu.Unlock()
+	for len(k.files) > 1 && k.files[0].H.EndAt < first {
+		f := k.files[0]
+		k.files = k.files[1:]
+		if err := k.remove(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Find implements [storage.KeyIndex]. Files keep times in seconds, so that a
+// candidate may be up to a second outside of the times asked for.
+func (s *Store) Find(ctx context.Context, q storage.KeyQuery, at []message.Position) ([]message.Position, error) {
+	at = at[:0]
+	if !s.gate.enter() {
+		return at, storage.ErrNotRunning
+	}
+	defer s.gate.leave()
+	if s.keys == nil {
+		return at, fmt.Errorf("%w: the key index is switched off (messageIndexEnable)", storage.ErrUnsupported)
+	}
+	k := s.keys
+	hash := message.KeyHash([]byte(q.Topic), []byte(q.Key))
+	first := message.Position(s.marks.first.Load())
+	published := message.Position(s.marks.published.Load())
+	full := func() bool { return q.Max > 0 && len(at) >= int(q.Max) }
+	// take reports whether more are wanted. A record with a key twice comes once.
+	take := func(pos message.Position) bool {
+		if pos >= first && pos < published && (len(at) == 0 || at[len(at)-1] > pos) {
+			at = append(at, pos)
+		}
+		return !full()
+	}
+	k.mu.RLock()
+	for _, list := range [2][]message.Key{k.pending, k.inflight} {
+		for i := len(list) - 1; i >= 0 && !full(); i-- {
+			if x := &list[i]; x.Hash == hash && x.StoreTime >= q.From && x.StoreTime <= q.To {
+				take(x.At)
+			}
+		}
+	}
+	k.mu.RUnlock()
+	k.filesMu.RLock()
+	defer k.filesMu.RUnlock()
+	for i := len(k.files) - 1; i >= 0 && !full(); i-- {
+		if err := ctx.Err(); err != nil {
+			return at, err
+		}
+		if err := k.files[i].Find(hash, q.From, q.To, take); err != nil {
+			return at, fmt.Errorf("read %s: %w", k.files[i].Path, err)
+		}
+	}
+	return at, nil
 }

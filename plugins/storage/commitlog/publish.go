@@ -51,6 +51,7 @@ func (s *Store) Publish(ctx context.Context, upTo message.Position) error {
 			return err
 		}
 		if b != nil && to == b.End() {
+			s.giveBackKeys(b)
 			w.next()
 		}
 	}
@@ -62,6 +63,13 @@ func (s *Store) Publish(ctx context.Context, upTo message.Position) error {
 		w.waiting, w.head = w.waiting[:n], 0
 	}
 	return nil
+}
+
+// giveBackKeys frees the room in the key index of a batch that will not use it.
+func (s *Store) giveBackKeys(b *storage.Batch) {
+	if s.keys != nil {
+		s.keys.giveBack(len(b.Keys))
+	}
 }
 
 // next drops the first waiting batch, which is published.
@@ -87,7 +95,10 @@ func (s *Store) show(upTo message.Position, units []message.Unit, keys []message
 		return s.fail(fmt.Errorf("write ConsumeQueue units: %w", err))
 	}
 	if s.keys != nil && len(keys) > 0 {
-		s.keys.add(keys)
+		if err := s.keys.add(keys); err != nil {
+			s.marks.pubSeq.Add(1)
+			return s.fail(fmt.Errorf("write the key index: %w", err))
+		}
 	}
 	if n := len(units); n > 0 {
 		s.marks.pubTime.Store(units[n-1].StoreTime)

@@ -254,6 +254,7 @@ func (s *Store) truncate(at message.Position, lastTime int64) error {
 		if b.End() <= at {
 			kept = append(kept, b)
 		} else {
+			s.giveBackKeys(b)
 			b.Done()
 		}
 	}
@@ -323,6 +324,7 @@ func (s *Store) reset(old, first message.Position, ends []message.Unit) error {
 	}
 	m.published.Store(min(m.published.Load(), int64(old)))
 	for _, b := range s.writer.take() {
+		s.giveBackKeys(b)
 		b.Done()
 	}
 	s.prep.drop()

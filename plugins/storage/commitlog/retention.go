@@ -96,7 +96,7 @@ func (s *Store) Expire(ctx context.Context, first message.Position) error {
 	if err := s.Sync(ctx, first); err != nil {
 		return err
 	}
-	if err := s.flushDerived(); err != nil {
+	if err := s.flushDerived(false); err != nil {
 		return s.fail(err)
 	}
 	var gone, kept segments

@@ -39,6 +39,7 @@ type Store struct {
 	damage   damageList
 	failed   atomic.Pointer[error]
 	writer   writer
+	flushMu  sync.Mutex    // one flush of what is derived at a time
 	syncTurn chan struct{} // holds one token
 	stop     context.CancelFunc
 	done     sync.WaitGroup
@@ -251,7 +252,7 @@ func (s *Store) flushLoop(ctx context.Context) {
 			return
 		case <-t.C():
 		}
-		if err := s.flushDerived(); err != nil {
+		if err := s.flushDerived(false); err != nil {
 			_ = s.fail(err)
 			return
 		}

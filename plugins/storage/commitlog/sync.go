@@ -81,8 +81,10 @@ func (s *Store) syncLog() error {
 }
 
 // flushDerived makes ConsumeQueues and key index durable and says so in the
-// checkpoint.
-func (s *Store) flushDerived() error {
+// checkpoint. With all, also what need not be flushed so often.
+func (s *Store) flushDerived(all bool) error {
+	s.flushMu.Lock()
+	defer s.flushMu.Unlock()
 	t, upTo := s.marks.pubTime.Load(), s.marks.published.Load()
 	if err := s.queues.flush(); err != nil {
 		return fmt.Errorf("flush ConsumeQueues: %w", err)
@@ -91,7 +93,7 @@ func (s *Store) flushDerived() error {
 		return err
 	}
 	if s.keys != nil {
-		if err := s.keys.flush(upTo, t); err != nil {
+		if err := s.keys.flush(upTo, t, all); err != nil {
 			return fmt.Errorf("flush the key index: %w", err)
 		}
 	}
@@ -111,7 +113,7 @@ func (s *Store) flushAll() error {
 			return err
 		}
 	}
-	return s.flushDerived()
+	return s.flushDerived(true)
 }
 
 // flush makes the units below each queue's maximum durable, and the names of
