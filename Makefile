@@ -28,8 +28,8 @@ build: ## build bin/hardpoint
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/hardpoint ./cmd/hardpoint
 
 .PHONY: run
-run: build ## a name server and a broker in one process, data under ./data
-	./bin/hardpoint standalone --data $(DATA) $(ARGS)
+run: build ## a name server and a broker for local clients in one process, data under ./data
+	./bin/hardpoint standalone --dev --data $(DATA) $(ARGS)
 
 .PHONY: test
 test: test-main test-clients ## every unit, conformance and end-to-end test

@@ -45,6 +45,9 @@ type Params struct {
 	FS vfs.FS
 	// Transport names the transport of the client port [remoting].
 	Transport string
+	// NameServers are name servers beside those of the configuration; Start asks
+	// for them. nil: none.
+	NameServers func() []string
 	// Failed is told once when the store fails; nil: the broker logs it and
 	// goes on serving reads.
 	Failed func(error)
@@ -344,13 +347,18 @@ func (b *Broker) reach(ctx context.Context, address string) {
 func (b *Broker) register(ctx context.Context, address string) error {
 	cfg := b.p.Config
 	d := b.trans.Capabilities().Dialer
-	if len(cfg.Broker.NamesrvAddrs) == 0 || d == nil {
+	var servers []string
+	if b.p.NameServers != nil {
+		servers = b.p.NameServers()
+	}
+	servers = append(servers, cfg.Broker.NamesrvAddrs...)
+	if len(servers) == 0 || d == nil {
 		return nil
 	}
 	who := register.Identity{Cluster: cfg.Broker.ClusterName, Name: cfg.Broker.Name, ID: cfg.Broker.ID, Addr: address, HAAddr: haAddress(address, cfg.Network.HAAdvertise)}
 	reg, err := register.New(register.Params{
 		Settings:    b.settings("part", "register", ""),
-		NameServers: cfg.Broker.NamesrvAddrs,
+		NameServers: servers,
 		Dialer:      d,
 		Identity:    func() register.Identity { return who },
 		Source: func() ([]command.TopicConfig, command.DataVersion) {
@@ -449,6 +457,9 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Name is the name of the broker group (brokerName).
+func (b *Broker) Name() string { return b.p.Config.Broker.Name }
 
 // Address is where the broker listens.
 func (b *Broker) Address() string {

@@ -14,19 +14,34 @@ import (
 // stopShare weighs the broker's part of the stop time: it has a store to flush.
 const stopShare = 8
 
-// Module builds one broker group in an fx program. It needs a *config.Config and
-// the plugins registered with core/wiring.
-var Module = fx.Module("broker", fx.Provide(newInFx), fx.Invoke(func(*Broker) {}))
+// NameServers tells the broker of name servers that the configuration cannot
+// know: the one in the same process, whose port may be any. It is called when
+// the broker starts, after the components that were added before it.
+type NameServers func() []string
 
-func newInFx(cfg *config.Config, p *wiring.Plugins, life *wiring.Lifecycle, log *slog.Logger, meter plugin.Meter, clock plugin.Clock) (*Broker, error) {
-	b, err := New(context.Background(), Params{
-		Settings: plugin.Settings{Name: cfg.Broker.Name, Logger: log, Meter: meter, Clock: clock},
-		Config:   cfg,
-		Plugins:  p,
+// Module builds one broker group in an fx program. It needs a *config.Config and
+// the plugins registered with core/wiring, and takes [NameServers] when there
+// are some. It provides the *[Broker].
+var Module = fx.Module("broker",
+	fx.Provide(newInFx),
+	fx.Invoke(func(b *Broker, life *wiring.Lifecycle) { life.Add("broker "+b.Name(), b, stopShare) }),
+)
+
+type inFx struct {
+	fx.In
+	Config  *config.Config
+	Plugins *wiring.Plugins
+	Logger  *slog.Logger
+	Meter   plugin.Meter
+	Clock   plugin.Clock
+	Servers NameServers `optional:"true"`
+}
+
+func newInFx(in inFx) (*Broker, error) {
+	return New(context.Background(), Params{
+		Settings:    plugin.Settings{Name: in.Config.Broker.Name, Logger: in.Logger, Meter: in.Meter, Clock: in.Clock},
+		Config:      in.Config,
+		Plugins:     in.Plugins,
+		NameServers: in.Servers,
 	})
-	if err != nil {
-		return nil, err
-	}
-	life.Add("broker "+cfg.Broker.Name, b, stopShare)
-	return b, nil
 }

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/plugins/standard"
+)
+
+// modeFlag is --mode of the commands that look at a configuration.
+type modeFlag struct{ mode config.Mode }
+
+var modes = []config.Mode{config.Standalone, config.Broker, config.Namesrv}
+
+func (m *modeFlag) register(c *cobra.Command) {
+	m.mode = config.Standalone
+	c.Flags().Var(m, "mode", "what the process runs as: standalone, broker or namesrv")
+	_ = c.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"standalone", "broker", "namesrv"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (m *modeFlag) String() string { return m.mode.String() }
+func (m *modeFlag) Type() string   { return "mode" }
+func (m *modeFlag) Set(s string) error {
+	for _, mode := range modes {
+		if s == mode.String() {
+			m.mode = mode
+			return nil
+		}
+	}
+	return fmt.Errorf("must be standalone, broker or namesrv")
+}
+
+func (p *program) configCommand() *cobra.Command {
+	c := &cobra.Command{Use: "config", Short: "Check, explain and show the configuration"}
+	c.AddCommand(p.configCheck(), p.configExplain(), p.configShow())
+	return c
+}
+
+// finding is one line of `config check`.
+type finding struct {
+	Key    string `json:"key,omitempty"`
+	Value  string `json:"value,omitempty"`
+	Source string `json:"source,omitempty"`
+	Text   string `json:"text"`
+}
+
+type verdict struct {
+	File     string    `json:"file"`
+	Mode     string    `json:"mode"`
+	OK       bool      `json:"ok"`
+	Errors   []finding `json:"errors"`
+	Warnings []finding `json:"warnings"`
+}
+
+func (p *program) configCheck() *cobra.Command {
+	var out output
+	var mode modeFlag
+	c := &cobra.Command{
+		Use: "check FILE", Short: "Check a configuration file, its plugins included",
+		Long: "Reads a file as a start would, without opening anything, and lists everything that is wrong with it and everything\nthat has no effect. The environment is not read. Exit code 1 when a start would refuse the file.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			v := verdict{File: args[0], Mode: mode.String(), Errors: []finding{}, Warnings: []finding{}}
+			l, err := config.Load(config.Options{Mode: mode.mode, File: args[0]})
+			var all *config.Errors
+			switch {
+			case errors.As(err, &all):
+				for _, e := range all.List {
+					v.Errors = append(v.Errors, finding{e.Key, e.Value, e.Source.String(), e.Error()})
+				}
+			case err != nil:
+				return err
+			default:
+				for _, w := range l.Warnings {
+					v.Warnings = append(v.Warnings, finding{w.Key, "", w.Source.String(), w.String()})
+				}
+				v.Errors = append(v.Errors, checkPlugins(c.Context(), l)...)
+			}
+			v.OK = len(v.Errors) == 0
+			return p.printVerdict(v, out.json())
+		},
+	}
+	out.register(c)
+	mode.register(c)
+	return c
+}
+
+func (p *program) printVerdict(v verdict, asJSON bool) error {
+	if asJSON {
+		if err := p.printJSON(v); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range v.Errors {
+			fmt.Fprintf(p.stdout, "error: %s\n", f.Text)
+		}
+		for _, f := range v.Warnings {
+			fmt.Fprintf(p.stdout, "warning: %s\n", f.Text)
+		}
+		word := "is fine"
+		if !v.OK {
+			word = "is refused"
+		}
+		fmt.Fprintf(p.stdout, "%s %s as %s: %d errors, %d warnings\n", v.File, word, v.Mode, len(v.Errors), len(v.Warnings))
+	}
+	if !v.OK {
+		return errReported
+	}
+	return nil
+}
+
+// checkPlugins lets the chosen plugins judge their own part.
+func checkPlugins(ctx context.Context, l *config.Loaded) []finding {
+	if l.Mode&config.Broker == 0 {
+		return nil
+	}
+	plugins, err := standard.Plugins()
+	if err != nil {
+		return []finding{{Text: err.Error()}}
+	}
+	var found []finding
+	cfg := &l.Config
+	note := func(key string, err error) {
+		if err != nil {
+			src := l.Origin(key)
+			found = append(found, finding{Key: key, Source: src.String(), Text: fmt.Sprintf("%v: %v", src, err)})
+		}
+	}
+	note("storage", describe(ctx, plugins.Storage, cfg, "storage", cfg.Store.Storage))
+	note("replication", describe(ctx, plugins.Replication, cfg, "replication", cfg.Broker.Replication))
+	note("transport", describe(ctx, plugins.Transport, cfg, "transport", "remoting"))
+	return found
+}
+
+func (p *program) configExplain() *cobra.Command {
+	var out output
+	c := &cobra.Command{
+		Use: "explain KEY", Short: "Explain a configuration key",
+		Long: "Tells what a key does, its values and default, and what RocketMQ does with it. KEY is the key, another spelling of\nit, or its environment variable.",
+		Args: cobra.ExactArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, k := range config.Keys() {
+				if k.Status == config.Honoured {
+					names = append(names, k.Name)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			k, err := config.Explain(args[0])
+			if err != nil {
+				return err
+			}
+			if out.json() {
+				return p.printJSON(explained(k))
+			}
+			_, err = fmt.Fprintln(p.stdout, k.Describe())
+			return err
+		},
+	}
+	out.register(c)
+	return c
+}
+
+// keyInfo is a key as --output json prints it.
+type keyInfo struct {
+	Name        string   `json:"name"`
+	Aliases     []string `json:"aliases,omitempty"`
+	Group       string   `json:"group"`
+	Type        string   `json:"type"`
+	Unit        string   `json:"unit,omitempty"`
+	Default     string   `json:"default"`
+	Allowed     string   `json:"allowed"`
+	Status      string   `json:"status"`
+	Reason      string   `json:"reason,omitempty"`
+	Description string   `json:"description"`
+	Applies     string   `json:"appliesTo"`
+	Env         string   `json:"env"`
+	Flag        string   `json:"flag,omitempty"`
+	Reloadable  bool     `json:"reloadable"`
+}
+
+func explained(k config.Key) keyInfo {
+	return keyInfo{
+		Name: k.Name, Aliases: k.Aliases, Group: string(k.Group), Type: k.Type.String(), Unit: k.Unit, Default: k.Default,
+		Allowed: k.AllowedText(), Status: k.Status.String(), Reason: k.Reason, Description: k.Desc, Applies: k.Applies.String(),
+		Env: k.Env(), Flag: k.Flag, Reloadable: k.Reloadable,
+	}
+}
+
+// shown is a row of `config show`.
+type shown struct {
+	Key     string `json:"key"`
+	Value   string `json:"value"`
+	Default bool   `json:"default"`
+	Source  string `json:"source"`
+}
+
+func (p *program) configShow() *cobra.Command {
+	var out output
+	var mode modeFlag
+	var set bool
+	c := &cobra.Command{
+		Use: "show", Short: "Show every value and where it came from",
+		Long: "Reads file, environment and flags as a start with the same ones would, and prints the result.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := config.Load(config.Options{Mode: mode.mode, Env: os.Environ(), Flags: c.Flags()})
+			if err != nil {
+				return err
+			}
+			rows := []shown{}
+			for _, r := range l.Show() {
+				if !set || !r.Default {
+					rows = append(rows, shown{r.Key, r.Value, r.Default, r.Source.String()})
+				}
+			}
+			if out.json() {
+				return p.printJSON(rows)
+			}
+			w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+			for _, r := range rows {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", r.Key, r.Value, r.Source)
+			}
+			return w.Flush()
+		},
+	}
+	config.RegisterFlags(c.Flags())
+	c.Flags().BoolVar(&set, "changed", false, "only what is not default")
+	out.register(c)
+	mode.register(c)
+	return c
+}

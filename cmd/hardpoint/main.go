@@ -1,0 +1,33 @@
+// Command hardpoint is the broker: name server, broker, or both in one process,
+// and the tools around them. This file is the list of what it contains; a broker
+// with other parts is another such list (examples/reference-broker).
+package main
+
+import (
+	"context"
+	"os"
+
+	"go.uber.org/fx"
+
+	"github.com/hardpointmq/hardpoint/core/broker"
+	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/nameserver"
+	"github.com/hardpointmq/hardpoint/plugins/standard"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// parts is the program for one mode. Components start in this order: the admin
+// port answers while the others start, the broker finds the name server running.
+func parts(n *node) []fx.Option {
+	list := []fx.Option{standard.Module, outOfProcess(n), adminPort(n)}
+	if n.Mode&config.Namesrv != 0 {
+		list = append(list, nameserver.Module, nameServerOf(n))
+	}
+	if n.Mode&config.Broker != 0 {
+		list = append(list, broker.Module, brokerOf(n))
+	}
+	return append(list, announce(n))
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/fx"
+
+	"github.com/hardpointmq/hardpoint/core/adminport"
+	"github.com/hardpointmq/hardpoint/core/broker"
+	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/nameserver"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/wiring"
+)
+
+// stopReserve is what components get to stop beside drainTimeout: a store has
+// much to flush on a slow disk.
+const stopReserve = time.Minute
+
+// node is a process that serves.
+type node struct {
+	*config.Loaded
+	began   time.Time
+	log     *slog.Logger
+	metrics *adminport.Metrics
+}
+
+func nodeCommand(p *program, mode config.Mode, short, long string) *cobra.Command {
+	c := &cobra.Command{
+		Use: mode.String(), Short: short, Long: long, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			began := time.Now()
+			l, err := config.Load(config.Options{Mode: mode, Env: os.Environ(), Flags: c.Flags()})
+			if err != nil {
+				return err
+			}
+			n := &node{Loaded: l, began: began, metrics: adminport.NewMetrics()}
+			n.log = newLogger(p.stderr, l.Config.Node.LogLevel, l.Config.Node.LogFormat)
+			n.warn()
+			return n.serve(c.Context(), p)
+		},
+	}
+	config.RegisterFlags(c.Flags())
+	return c
+}
+
+// serve runs the node until a signal comes or ctx ends.
+func (n *node) serve(ctx context.Context, p *program) error {
+	app, err := wiring.New(n.options(), parts(n)...)
+	if err != nil {
+		return err
+	}
+	ctx, stop := n.untilSignal(ctx)
+	defer stop()
+	if err := app.Run(ctx); err != nil {
+		if jsonLog(p.stderr, n.Config.Node.LogFormat) {
+			n.log.Error("stopped because of an error", "error", err)
+			return errReported
+		}
+		return err
+	}
+	n.log.Info("stopped")
+	return nil
+}
+
+func (n *node) options() wiring.Options {
+	return wiring.Options{Logger: n.log, Meter: n.metrics.Meter(), StopTimeout: n.Config.Node.DrainTimeout + stopReserve}
+}
+
+// untilSignal ends the context at the first signal and the process at the
+// second.
+func (n *node) untilSignal(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(parent)
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	gone := make(chan struct{})
+	go func() {
+		for range 2 {
+			select {
+			case s := <-c:
+				if ctx.Err() != nil {
+					n.log.Error("stopped at once by a second signal; the next start recovers", "signal", s.String())
+					os.Exit(exitFailure)
+				}
+				n.log.Info("stopping; a second signal stops at once", "signal", s.String())
+				cancel()
+			case <-gone:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(c)
+		close(gone)
+		cancel()
+	}
+}
+
+// warn logs what the configuration's warnings come to. A file that an Apache
+// broker wrote out has hundreds of them.
+func (n *node) warn() {
+	const shown = 3
+	for i, w := range n.Warnings {
+		if i == shown && len(n.Warnings) > shown+1 {
+			n.log.Warn("more configuration warnings", "count", len(n.Warnings)-shown, "list_them_with", fmt.Sprintf("hardpoint config check --mode %s %s", n.Mode, n.File))
+			return
+		}
+		n.log.Warn("configuration", "warning", w.String())
+	}
+}
+
+func adminPort(n *node) fx.Option {
+	return fx.Options(
+		fx.Provide(func(s wiring.Options) *adminport.Port {
+			return adminport.New(plugin.Settings{Name: "admin", Logger: s.Logger}, n.Config.Node.AdminListen, n.metrics)
+		}),
+		fx.Invoke(func(p *adminport.Port, life *wiring.Lifecycle) { life.Add("admin port", p, 1) }),
+	)
+}
+
+// nameServerOf configures the name server and lets the broker beside it find it.
+func nameServerOf(n *node) fx.Option {
+	return fx.Options(
+		fx.Provide(
+			func() (nameserver.Config, error) {
+				return nameserver.FromConfig(&n.Config, broker.Limits(&n.Config))
+			},
+			func(s *nameserver.Server) broker.NameServers {
+				return func() []string { return []string{localOf(s.Address())} }
+			},
+		),
+		fx.Invoke(func(p *adminport.Port, s *nameserver.Server) {
+			p.Check("name server", func() error {
+				if s.Address() == "" {
+					return errors.New("starting or stopping")
+				}
+				return nil
+			})
+		}),
+	)
+}
+
+func brokerOf(n *node) fx.Option {
+	return fx.Options(
+		fx.Supply(&n.Config),
+		fx.Invoke(func(p *adminport.Port, b *broker.Broker) { p.Check("broker "+b.Name(), b.Ready) }),
+	)
+}
+
+// localOf is how a process reaches its own listener.
+func localOf(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return listen
+}
+
+// announcement says, last of all, that everything is up and where.
+type announcement struct {
+	n  *node
+	in announced
+}
+
+type announced struct {
+	fx.In
+	Admin  *adminport.Port
+	Names  *nameserver.Server `optional:"true"`
+	Broker *broker.Broker     `optional:"true"`
+}
+
+func announce(n *node) fx.Option {
+	return fx.Invoke(func(in announced, life *wiring.Lifecycle) { life.Add("announcement", announcement{n, in}, 1) })
+}
+
+// Start implements plugin.Component.
+func (a announcement) Start(context.Context) error {
+	took := time.Since(a.n.began)
+	args := []any{"took_ms", took.Milliseconds(), "mode", a.n.Mode.String(), "pid", os.Getpid()}
+	if s := a.in.Names; s != nil {
+		args = append(args, "namesrv", s.Address())
+	}
+	if b := a.in.Broker; b != nil {
+		data, err := filepath.Abs(a.n.Config.Node.Data)
+		if err != nil {
+			data = a.n.Config.Node.Data
+		}
+		args = append(args, "broker", b.Address(), "advertised", b.Advertised(), "storage", a.n.Config.Store.Storage,
+			"flush", a.n.Config.Store.FlushDiskType, "data", data)
+	}
+	if addr := a.in.Admin.Address(); addr != "" {
+		args = append(args, "admin", addr)
+	}
+	a.n.log.Info(fmt.Sprintf("ready in %d ms", took.Milliseconds()), args...)
+	return nil
+}
+
+// Shutdown implements plugin.Component.
+func (announcement) Shutdown(context.Context) error { return nil }

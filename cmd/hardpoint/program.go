@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hardpointmq/hardpoint/core/config"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// version is set by the linker for releases.
+var version = ""
+
+// errReported: what went wrong was said already.
+var errReported = errors.New("reported")
+
+// program is what the commands share.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// failure marks the errors of a command that ran; all others are of usage.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+
+// run is the whole program; it returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := &program{stdin, stdout, stderr}
+	root := p.commands()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	c, err := root.ExecuteContextC(ctx)
+	var f failure
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errReported):
+		return exitFailure
+	case errors.As(err, &f):
+		fmt.Fprintf(stderr, "hardpoint: %v\n", f.error)
+		return exitFailure
+	default:
+		fmt.Fprintf(stderr, "hardpoint: %v\nRun '%s --help' for usage.\n", err, c.CommandPath())
+		return exitUsage
+	}
+}
+
+func (p *program) commands() *cobra.Command {
+	root := &cobra.Command{
+		Use: "hardpoint", Short: "A RocketMQ-compatible message broker",
+		Long: `hardpoint is a message broker that official RocketMQ clients use unchanged.
+
+Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly.`,
+		SilenceUsage: true, SilenceErrors: true,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.AddGroup(&cobra.Group{ID: "serve", Title: "Serving:"}, &cobra.Group{ID: "tools", Title: "Tools:"})
+	serving := []*cobra.Command{
+		nodeCommand(p, config.Standalone, "Name server and broker in one process",
+			"Runs a name server and a broker in one process. The broker registers with the name server beside it.\n\nSIGINT or SIGTERM drains and stops; a second signal stops at once."),
+		nodeCommand(p, config.Broker, "A broker alone",
+			"Runs a broker. It registers with the name servers of --namesrv-addr.\n\nSIGINT or SIGTERM drains and stops; a second signal stops at once."),
+		nodeCommand(p, config.Namesrv, "A name server alone",
+			"Runs a name server.\n\nSIGINT or SIGTERM stops; a second signal stops at once."),
+	}
+	for _, c := range serving {
+		c.GroupID = "serve"
+	}
+	tools := []*cobra.Command{p.configCommand(), p.pluginCommand(), p.versionCommand()}
+	for _, c := range tools {
+		c.GroupID = "tools"
+	}
+	root.AddCommand(serving...)
+	root.AddCommand(tools...)
+	root.SetHelpCommandGroupID("tools")
+	root.SetCompletionCommandGroupID("tools")
+	markFailures(root)
+	return root
+}
+
+// markFailures tells apart what a command reports and what cobra does.
+func markFailures(c *cobra.Command) {
+	if runE := c.RunE; runE != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if err := runE(c, args); err != nil {
+				return failure{err}
+			}
+			return nil
+		}
+	} else if c.Run == nil && c.HasSubCommands() {
+		// A group: without a subcommand it shows them, an unknown one is refused.
+		c.Args = cobra.NoArgs
+		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
+	for _, sub := range c.Commands() {
+		markFailures(sub)
+	}
+}
+
+// output is the flag --output of a command that prints data.
+type output struct{ format string }
+
+func (o *output) register(c *cobra.Command) {
+	c.Flags().VarP(o, "output", "o", "form of the output: text or json")
+	o.format = "text"
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (o *output) json() bool     { return o.format == "json" }
+func (o *output) String() string { return o.format }
+func (o *output) Type() string   { return "format" }
+func (o *output) Set(s string) error {
+	if s != "text" && s != "json" {
+		return fmt.Errorf("must be text or json")
+	}
+	o.format = s
+	return nil
+}
+
+// printJSON writes v indented.
+func (p *program) printJSON(v any) error {
+	e := json.NewEncoder(p.stdout)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// build is what `version` tells.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func readBuild() build {
+	b := build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	if b.Version == "" {
+		b.Version = info.Main.Version
+	}
+	if b.Version == "" || b.Version == "(devel)" {
+		b.Version = "devel"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			b.Revision = s.Value
+		}
+	}
+	return b
+}
+
+func (p *program) versionCommand() *cobra.Command {
+	var out output
+	c := &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b := readBuild()
+			if out.json() {
+				return p.printJSON(b)
+			}
+			_, err := fmt.Fprintf(p.stdout, "hardpoint %s %s %s %s\n", b.Version, b.Revision, b.Go, b.Platform)
+			return err
+		},
+	}
+	out.register(c)
+	return c
+}

@@ -1,0 +1,172 @@
+// Package adminport serves the port for operators: health, readiness, metrics in
+// Prometheus's text form, and Go's profiles. It is not for clients and has no
+// access control; by default it listens on loopback.
+//
+//	/healthz       200 as long as the process answers
+//	/readyz        200 when every check passes, else 503 with the reasons
+//	/metrics       what the broker, the plugins, Go and the process count
+//	/debug/pprof/  profiles
+package adminport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/hardpointmq/hardpoint/core/internal/metrics"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+)
+
+// Off as an address opens no port.
+const Off = "off"
+
+// readHeader is how long a request may take to arrive.
+const readHeader = 10 * time.Second
+
+// Metrics are the metrics of a process.
+type Metrics struct {
+	reg *prometheus.Registry
+}
+
+// NewMetrics makes an empty set with what Go and the process tell of themselves.
+func NewMetrics() *Metrics {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return &Metrics{reg}
+}
+
+// Meter makes instruments that appear under /metrics.
+func (m *Metrics) Meter() plugin.Meter { return metrics.New(m.reg) }
+
+// Port is the admin port. It implements plugin.Component; add it first, so that
+// it answers while the others start and stop.
+type Port struct {
+	settings plugin.Settings
+	address  string
+	server   *http.Server
+
+	mu       sync.Mutex
+	checks   []check
+	listener net.Listener
+	done     chan error
+}
+
+type check struct {
+	name string
+	ok   func() error
+}
+
+var _ plugin.Component = (*Port)(nil)
+
+// New makes an admin port for host:port, or none for [Off]. It does no I/O.
+func New(s plugin.Settings, address string, m *Metrics) *Port {
+	p := &Port{settings: s.WithDefaults(), address: address}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", p.ready)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.reg, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	p.server = &http.Server{Handler: mux, ReadHeaderTimeout: readHeader}
+	return p
+}
+
+// Check adds a condition of readiness; ok must be quick and must not block.
+func (p *Port) Check(name string, ok func() error) {
+	p.mu.Lock()
+	p.checks = append(p.checks, check{name, ok})
+	p.mu.Unlock()
+}
+
+// Handler is what the port serves, for a server of the embedder's own.
+func (p *Port) Handler() http.Handler { return p.server.Handler }
+
+func (p *Port) ready(w http.ResponseWriter, _ *http.Request) {
+	p.mu.Lock()
+	checks := p.checks
+	p.mu.Unlock()
+	var faults []string
+	for _, c := range checks {
+		if err := c.ok(); err != nil {
+			faults = append(faults, c.name+": "+err.Error())
+		}
+	}
+	if len(faults) > 0 {
+		answer(w, http.StatusServiceUnavailable, strings.Join(faults, "\n"))
+		return
+	}
+	answer(w, http.StatusOK, "ready")
+}
+
+func answer(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	fmt.Fprintln(w, text)
+}
+
+// Start implements plugin.Component.
+func (p *Port) Start(ctx context.Context) error {
+	if p.address == Off {
+		return nil
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", p.address)
+	if err != nil {
+		return fmt.Errorf("adminListen %s: %w; choose another address, or off", p.address, err)
+	}
+	done := make(chan error, 1)
+	p.mu.Lock()
+	p.listener, p.done = l, done
+	p.mu.Unlock()
+	go func() {
+		err := p.server.Serve(l)
+		if errors.Is(err, http.ErrServerClosed) {
+			err = nil
+		} else {
+			p.settings.Logger.Error("the admin port stopped serving", "error", err)
+		}
+		done <- err
+	}()
+	return nil
+}
+
+// Address is where it listens, with the real port; empty before Start and when
+// it is off.
+func (p *Port) Address() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener == nil {
+		return ""
+	}
+	return p.listener.Addr().String()
+}
+
+// Shutdown implements plugin.Component: requests under way are answered, what
+// is left when ctx ends is cut off.
+func (p *Port) Shutdown(ctx context.Context) error {
+	p.mu.Lock()
+	done := p.done
+	p.listener, p.done = nil, nil
+	p.mu.Unlock()
+	if done == nil {
+		return nil
+	}
+	err := p.server.Shutdown(ctx)
+	if err != nil {
+		// A profile of minutes must not hold up a stop.
+		err = p.server.Close()
+	}
+	return errors.Join(err, <-done)
+}
