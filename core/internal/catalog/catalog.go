@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/api"
@@ -34,17 +35,24 @@ type Catalog struct {
 	// office serialises changes of role and reloading.
 	office  sync.Mutex
 	leading bool
+	term    uint64 // of the office while leading
 	loaded  bool
 	// next is the offset in the catalog queue of the first record not yet
 	// applied; a leader does not apply its own records and keeps none.
 	next int64
+	// img is an image of which not all parts were applied yet.
+	img assembly
+	// cut: the log was truncated below what was published.
+	cut atomic.Bool
 
 	// keys serialises changes of one name.
 	kmu  sync.Mutex
 	keys map[string]*keyLock
 
-	// apply is held while a change moves from flight to the tables.
+	// apply is held while a change moves from flight to the tables; epoch counts
+	// how often these were built.
 	apply  sync.Mutex
+	epoch  int
 	flight inflight
 
 	images imager
@@ -69,7 +77,7 @@ func New(k *kernel.Kernel, fs vfs.FS) *Catalog {
 	}
 	c.files.c = c
 	c.images.c = c
-	k.Topics, k.Groups, k.Offsets, k.Images = c, groups{c}, offsets{c}, &c.images
+	k.Topics, k.Groups, k.Offsets, k.Locks, k.Images = c, groups{c}, offsets{c}, c, &c.images
 	k.Hooks.OnRole(c.onRole)
 	k.Hooks.OnPublished(c.published)
 	k.Hooks.OnTruncated(c.truncated)
@@ -86,12 +94,14 @@ func New(k *kernel.Kernel, fs vfs.FS) *Catalog {
 func (c *Catalog) onRole(ctx context.Context, r replication.Role) error {
 	c.office.Lock()
 	defer c.office.Unlock()
-	if r.Kind == replication.RoleLeader && c.leading && r.ReadOnly != "" {
+	if r.Kind == replication.RoleLeader && c.leading && r.Term == c.term && r.ReadOnly != "" {
 		return nil // the same office, without writes from now on
 	}
-	lost := c.leading && r.Kind != replication.RoleLeader
+	// A leader does not follow the log, and its tables hold changes that may
+	// not be in it: they are built anew after every office.
+	stale := c.leading || c.cut.Load()
 	c.leading = false
-	if !c.loaded || lost {
+	if !c.loaded || stale {
 		if err := c.load(ctx); err != nil {
 			return err
 		}
@@ -99,15 +109,15 @@ func (c *Catalog) onRole(ctx context.Context, r replication.Role) error {
 	if r.Kind != replication.RoleLeader {
 		return nil
 	}
-	if err := c.catchUp(ctx); err != nil {
+	if err := c.catchUp(ctx, c.s); err != nil {
 		return err
 	}
 	if r.ReadOnly != "" {
 		return nil
 	}
-	c.leading = true
+	c.leading, c.term = true, r.Term
 	if err := c.begin(ctx); err != nil {
-		c.leading = false
+		c.leading, c.loaded = false, false // the tables hold what is not in the log
 		return err
 	}
 	return nil
@@ -133,6 +143,7 @@ func (c *Catalog) begin(ctx context.Context) error {
 	if _, err := c.k.Journal.Write(ctx, recs...); err != nil {
 		return fmt.Errorf("writing the catalog to the log: %w", err)
 	}
+	c.files.adopted()
 	return nil
 }
 
@@ -226,11 +237,14 @@ func (c *Catalog) change(ctx context.Context, w *writer) error {
 	if err := c.k.Writable(); err != nil {
 		return err
 	}
+	c.apply.Lock()
+	epoch := c.epoch
+	c.apply.Unlock()
 	f := c.flight.add(w.buf)
 	_, err := c.k.Journal.Write(ctx, c.record(deltaBody(w.buf)))
 	c.apply.Lock()
 	defer c.apply.Unlock()
-	if err == nil {
+	if err == nil && epoch == c.epoch { // otherwise the log was read since
 		err = entries(w.buf, c.s.applyEntry)
 	}
 	c.flight.remove(f)
@@ -352,13 +366,14 @@ func (c *Catalog) flushLoop() {
 
 // flushOffsets makes one record of all progress and locks that changed.
 func (c *Catalog) flushOffsets(ctx context.Context, wait bool) {
-	if !c.isLeading() || c.k.Writable() != nil {
+	// Not Writable: at the end clients are refused, and this is still written.
+	if !c.isLeading() || c.k.Role().ReadOnly != "" {
 		return
 	}
 	w := &writer{}
 	n, again := c.s.offsets.takeDirty(w)
-	n += c.s.locks.takeDirty(w)
-	if n == 0 {
+	locks, lockAgain := c.s.locks.takeDirty(w)
+	if n+locks == 0 {
 		return
 	}
 	for _, part := range split(w.buf, c.images.partSize()) {
@@ -366,6 +381,7 @@ func (c *Catalog) flushOffsets(ctx context.Context, wait bool) {
 		c.k.Journal.Submit([]*message.Record{c.record(deltaBody(part))}, func(_ kernel.Placed, err error) {
 			if err != nil {
 				again()
+				lockAgain()
 				c.k.Log.Warn("progress of consumers did not reach the log and will be tried again", "error", err)
 			}
 			close(done)

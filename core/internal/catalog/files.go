@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -49,6 +50,7 @@ type files struct {
 	lastOffsets  time.Time
 	lastSnapshot time.Time
 	changed      bool // since the last snapshot
+	took         bool // a file of somebody else, in adopt
 }
 
 // ledger is the content of hardpoint.files.
@@ -74,7 +76,16 @@ func (f *files) mark(topics, groups bool) {
 func (f *files) adopt() (bool, error) {
 	c := f.c
 	fresh := c.next == 0 && len(*c.s.topics.Load()) == 0 // no record, no snapshot
-	f.readLedger()
+	if !f.readLedger() && !fresh {
+		// Which files are ours cannot be told. The log is complete, files may be
+		// some seconds old, so the log wins.
+		c.k.Log.Warn("the metadata files are not looked at and will be written again from the log, since the list of their checksums is damaged", "dir", c.dir)
+		for _, name := range fileNames {
+			f.markFile(name)
+		}
+		return false, nil
+	}
+	f.took = false
 	changed := false
 	for _, name := range fileNames {
 		took, err := f.adoptOne(name, fresh)
@@ -93,28 +104,81 @@ func (f *files) adopt() (bool, error) {
 	return changed, nil
 }
 
-func (f *files) readLedger() {
+// readLedger fills known; false when there is a ledger, and neither it nor its
+// previous copy can be used.
+func (f *files) readLedger() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.known = map[string][]uint32{}
-	path := filepath.Join(f.c.dir, ledgerName)
-	b, err := vfs.ReadFile(f.c.fs, path)
-	var l ledger
-	if err == nil {
-		if err = json.Unmarshal(b, &l); err == nil && l.LogID != f.c.k.Store.State().LogID {
-			err = fmt.Errorf("it is of log %s", l.LogID)
+	there := false
+	for _, name := range []string{ledgerName, ledgerName + backup} {
+		path := filepath.Join(f.c.dir, name)
+		b, err := vfs.ReadFile(f.c.fs, path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
-	}
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			f.c.k.Log.Warn("the list of checksums of the metadata files cannot be used", "file", path, "error", err)
+		var l ledger
+		if err == nil {
+			err = json.Unmarshal(b, &l)
 		}
-		return
+		if err != nil {
+			there = true
+			f.c.k.Log.Warn("a list of checksums of the metadata files cannot be used", "file", path, "error", err)
+			continue
+		}
+		if id := f.c.k.Store.State().LogID; l.LogID != id {
+			f.c.k.Log.Warn("a list of checksums of the metadata files is of another log", "file", path, "its_log", l.LogID, "this_log", id)
+			continue
+		}
+		maps.Copy(f.known, l.Files)
+		return true
 	}
-	f.known = l.Files
+	return !there
+}
+
+// writeLedger replaces the ledger and keeps the previous one; sums are the
+// contents that name may have from now on.
+func (f *files) writeLedger(name string, sums []uint32) error {
+	f.mu.Lock()
 	if f.known == nil {
 		f.known = map[string][]uint32{}
 	}
+	f.known[name] = sums
+	l, err := json.Marshal(ledger{LogID: f.c.k.Store.State().LogID, Files: f.known})
+	f.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(f.c.dir, ledgerName)
+	// Both copies hold what may be there, so that either may be lost.
+	if err := vfs.WriteFileAtomic(f.c.fs, path, l); err != nil {
+		return err
+	}
+	return vfs.WriteFileAtomic(f.c.fs, path+backup, l)
+}
+
+// adopted notes that the files taken over are in the log now, so that they are
+// not taken over again after changes made since.
+func (f *files) adopted() {
+	if !f.took {
+		return
+	}
+	for _, name := range fileNames {
+		b, err := vfs.ReadFile(f.c.fs, filepath.Join(f.c.dir, name))
+		if err == nil && !f.isOurs(name, b) {
+			err = f.writeLedger(name, []uint32{crc32.Checksum(b, castagnoli)})
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			f.c.k.Log.Warn("noting that a metadata file was taken over; until that succeeds it will be at the next start, too", "file", name, "error", err)
+		}
+	}
+}
+
+// snapshotDue makes the next write write a snapshot.
+func (f *files) snapshotDue() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changed, f.lastSnapshot = true, time.Unix(0, 0)
 }
 
 func (f *files) adoptOne(name string, fresh bool) (bool, error) {
@@ -130,6 +194,7 @@ func (f *files) adoptOne(name string, fresh bool) (bool, error) {
 	}
 	if err == nil {
 		c.k.Log.Info("taking metadata from a file that another broker wrote", "file", path)
+		f.took = true
 		return true, nil
 	}
 	if !fresh {
@@ -346,20 +411,10 @@ func (f *files) writeOne(name string) error {
 	if err == nil && f.isOurs(name, old) {
 		sums = append(sums, crc32.Checksum(old, castagnoli))
 	}
-	f.mu.Lock()
-	if f.known == nil {
-		f.known = map[string][]uint32{}
-	}
-	f.known[name] = sums
-	l, jerr := json.Marshal(ledger{LogID: c.k.Store.State().LogID, Files: f.known})
-	f.mu.Unlock()
-	if jerr != nil {
-		return jerr
-	}
-	if err := vfs.WriteFileAtomic(c.fs, filepath.Join(c.dir, ledgerName), l); err != nil {
+	if err := f.writeLedger(name, sums); err != nil {
 		return err
 	}
-	if err == nil && len(old) > 0 {
+	if err == nil && json.Valid(old) { // a damaged file must not replace a good copy
 		if err := vfs.WriteFileAtomic(c.fs, path+backup, old); err != nil {
 			return err
 		}

@@ -8,11 +8,19 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 )
 
-// load builds the tables: snapshot, then what the log has behind it. The caller
-// holds office.
+// load builds the tables anew: snapshot, then what the log has behind it. The
+// caller holds office. Readers see the old tables until the new ones are whole.
 func (c *Catalog) load(ctx context.Context) error {
-	c.s.reset()
 	c.loaded = false
+	cut := c.cut.Swap(false)
+	if cut {
+		// A snapshot may hold what was cut off, and the log may have grown past
+		// its offset since: only the log is sure.
+		if err := c.dropSnapshots(); err != nil {
+			c.cut.Store(true)
+			return err
+		}
+	}
 	var a storage.OffsetAnswers
 	if err := c.k.Store.Offsets(ctx, []storage.OffsetQuery{{Queue: queue}}, &a); err != nil {
 		return fmt.Errorf("catalog: %w", err)
@@ -21,24 +29,24 @@ func (c *Catalog) load(ctx context.Context) error {
 	if len(a.Answers) == 1 && a.Answers[0].Known {
 		lo, hi = a.Answers[0].Min, a.Answers[0].Max
 	}
-	c.next = lo
-	at, ok := c.readSnapshot(lo, hi)
-	if ok {
-		c.next = at
-	}
-	if err := c.catchUp(ctx); err != nil {
+	fresh, next := c.readSnapshot(lo, hi)
+	c.next, c.img = next, assembly{}
+	if err := c.catchUp(ctx, fresh); err != nil {
 		return err
 	}
+	c.apply.Lock()
+	c.s.replace(fresh)
+	c.epoch++
+	c.apply.Unlock()
 	c.loaded = true
 	return nil
 }
 
-// catchUp applies everything published. The caller holds office.
-func (c *Catalog) catchUp(ctx context.Context) error {
+// catchUp applies everything published to a state. The caller holds office.
+func (c *Catalog) catchUp(ctx context.Context, to *state) error {
 	var chunk storage.Chunk
 	defer chunk.Reset()
 	limit := storage.Limit{Count: 1024, Bytes: 1 << 20}
-	img := assembly{}
 	for {
 		chunk.Reset()
 		err := c.k.Store.Read(ctx, storage.ReadRequest{Queue: queue, Offset: c.next, Hot: limit, Cold: limit}, &chunk)
@@ -47,7 +55,7 @@ func (c *Catalog) catchUp(ctx context.Context) error {
 		}
 		switch chunk.Status {
 		case storage.Found:
-			c.applyChunk(&chunk, &img)
+			c.applyChunk(&chunk, to)
 			c.next = chunk.Next
 		case storage.OffsetTooSmall:
 			c.next = chunk.Min
@@ -62,7 +70,7 @@ func (c *Catalog) catchUp(ctx context.Context) error {
 	}
 }
 
-func (c *Catalog) applyChunk(chunk *storage.Chunk, img *assembly) {
+func (c *Catalog) applyChunk(chunk *storage.Chunk, to *state) {
 	frag, rest := 0, []byte(nil)
 	var v message.View
 	for i := range chunk.Units {
@@ -81,7 +89,7 @@ func (c *Catalog) applyChunk(chunk *storage.Chunk, img *assembly) {
 			err = v.CheckBody()
 		}
 		if err == nil {
-			err = c.applyBody(v.Body, img)
+			err = c.applyBody(v.Body, v.StoreTime, to)
 		}
 		if err != nil {
 			// One record that cannot be read must not hide all others; values are
@@ -99,15 +107,24 @@ type assembly struct {
 	parts [][]byte
 }
 
-// applyBody applies one record's body.
-func (c *Catalog) applyBody(body []byte, img *assembly) error {
+// applyBody applies one record's body, of the given store time in ms.
+func (c *Catalog) applyBody(body []byte, ms int64, to *state) error {
 	h, rest, err := readHeader(body)
 	if err != nil {
 		return err
 	}
 	if h.kind == kindDelta {
-		return entries(rest, c.s.applyEntry)
+		topics, groups := false, false
+		err := entries(rest, func(kind byte, p []byte) error {
+			topics = topics || kind == entryTopic || kind == entryTopicRemoved
+			groups = groups || kind == entryGroup || kind == entryGroupRemoved
+			return to.applyEntry(kind, p)
+		})
+		to.bump(topics, groups, ms)
+		c.files.mark(topics, groups)
+		return err
 	}
+	img := &c.img
 	if h.part == 0 {
 		*img = assembly{id: h.id}
 	}
@@ -122,12 +139,13 @@ func (c *Catalog) applyBody(body []byte, img *assembly) error {
 	}
 	parts := img.parts
 	*img = assembly{}
-	c.s.reset()
+	whole := newPrivate()
 	for _, p := range parts {
-		if err := entries(p, c.s.applyEntry); err != nil {
-			return err
+		if err := entries(p, whole.applyEntry); err != nil {
+			return err // the tables so far are better than half an image
 		}
 	}
+	to.replace(whole)
 	return nil
 }
 
@@ -144,8 +162,9 @@ func (c *Catalog) published(_ message.Position, units []message.Unit) {
 	}
 }
 
-// truncated builds the tables anew: what was derived from above the cut is gone.
+// truncated is the hook: what was derived from above the cut is void.
 func (c *Catalog) truncated(message.Position) {
+	c.cut.Store(true)
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -170,14 +189,10 @@ func (c *Catalog) applyLoop() {
 	}
 }
 
-// follow applies what is new, or builds anew when the log became shorter.
+// follow applies what is new, or builds anew when the log was cut.
 func (c *Catalog) follow(ctx context.Context) error {
-	var a storage.OffsetAnswers
-	if err := c.k.Store.Offsets(ctx, []storage.OffsetQuery{{Queue: queue}}, &a); err != nil {
-		return err
-	}
-	if len(a.Answers) == 1 && a.Answers[0].Max < c.next {
+	if c.cut.Load() {
 		return c.load(ctx)
 	}
-	return c.catchUp(ctx)
+	return c.catchUp(ctx, c.s)
 }

@@ -1,8 +1,10 @@
 package catalog
 
 import (
+	"context"
 	"sync"
 
+	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -18,6 +20,8 @@ type lockEntry struct {
 	queue        int32
 	owner        string
 	expiry       int64 // ms
+	// unlogged: its record is not published yet.
+	unlogged bool
 }
 
 type lockKey struct {
@@ -31,10 +35,11 @@ type lockTable struct {
 	dirty map[lockKey]struct{}
 }
 
-func (t *lockTable) reset() {
+// replace takes over the table of a private state.
+func (t *lockTable) replace(from *lockTable) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.m, t.dirty = map[lockKey]*lockEntry{}, map[lockKey]struct{}{}
+	t.m, t.dirty = from.m, map[lockKey]struct{}{}
 }
 
 func (l *lockEntry) key() lockKey {
@@ -72,19 +77,19 @@ func (t *lockTable) removeGroup(group string) {
 	}
 }
 
-// lock gives the queues that the client holds now; fresh is written to for each
-// queue that changed its owner.
-func (t *lockTable) lock(group, owner string, queues []command.MessageQueue, now int64, fresh *writer) []command.MessageQueue {
+// lock gives the queues that the client holds now. fresh is written to, and
+// given the entries, for each queue whose lock must be in the log first.
+func (t *lockTable) lock(group, owner string, queues []command.MessageQueue, now int64, fresh *writer) (ok []command.MessageQueue, given []*lockEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var ok []command.MessageQueue
 	for _, q := range queues {
-		l := &lockEntry{group, q.Topic, q.QueueID, owner, now + lockLife}
+		l := &lockEntry{group: group, topic: q.Topic, queue: q.QueueID, owner: owner, expiry: now + lockLife, unlogged: true}
 		old := t.m[l.key()]
 		switch {
-		case old == nil || old.expiry <= now:
+		case old == nil || old.expiry <= now || old.owner == owner && old.unlogged:
 			t.m[l.key()] = l
 			fresh.lock(l)
+			given = append(given, l)
 		case old.owner == owner:
 			old.expiry = l.expiry
 			t.dirty[l.key()] = struct{}{} // the longer life is no hurry
@@ -93,7 +98,24 @@ func (t *lockTable) lock(group, owner string, queues []command.MessageQueue, now
 		}
 		ok = append(ok, q)
 	}
-	return ok
+	return ok, given
+}
+
+// settle says whether the records of locks given reached the log. A lock that
+// did not is nobody's: its client was told so.
+func (t *lockTable) settle(given []*lockEntry, logged bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range given {
+		if t.m[l.key()] != l {
+			continue
+		}
+		if logged {
+			l.unlogged = false
+		} else {
+			delete(t.m, l.key())
+		}
+	}
 }
 
 // unlock frees what the client holds.
@@ -109,18 +131,24 @@ func (t *lockTable) unlock(group, owner string, queues []command.MessageQueue, f
 	}
 }
 
-func (t *lockTable) takeDirty(w *writer) int {
+func (t *lockTable) takeDirty(w *writer) (n int, again func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := 0
-	for k := range t.dirty {
+	taken := t.dirty
+	t.dirty = map[lockKey]struct{}{}
+	for k := range taken {
 		if l := t.m[k]; l != nil {
 			w.lock(l)
 			n++
 		}
 	}
-	clear(t.dirty)
-	return n
+	return n, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for k := range taken {
+			t.dirty[k] = struct{}{}
+		}
+	}
 }
 
 func (t *lockTable) dump(w *writer) {
@@ -131,8 +159,8 @@ func (t *lockTable) dump(w *writer) {
 	}
 }
 
-// LocksHeld reports whether a group holds any lock that has not expired.
-func (c *Catalog) LocksHeld(group string) bool {
+// Held implements kernel.Locks.
+func (c *Catalog) Held(group string) bool {
 	now := c.k.Clock.Now().UnixMilli()
 	t := &c.s.locks
 	t.mu.Lock()
@@ -157,14 +185,18 @@ func (c *Catalog) lockBatch(r *kernel.Request) {
 		r.Fail(err)
 		return
 	}
+	if err := c.k.Replicator.Barrier(context.Background()); err != nil {
+		r.Fail(&api.Error{ID: api.ServiceNotAvailable, Text: "the owners of queues are not known here now", Err: err})
+		return
+	}
 	w := &writer{}
-	ok := c.s.locks.lock(q.ConsumerGroup, q.ClientID, q.MQSet, c.k.Clock.Now().UnixMilli(), w)
+	ok, given := c.s.locks.lock(q.ConsumerGroup, q.ClientID, q.MQSet, c.k.Clock.Now().UnixMilli(), w)
 	body, err := command.EncodeBody(command.LockBatchResponse{LockOKMQSet: ok})
 	if err != nil {
 		r.Fail(err)
 		return
 	}
-	c.answerAfter(r, w, body)
+	c.answerAfter(r, w, body, func(logged bool) { c.s.locks.settle(given, logged) })
 }
 
 // unlockBatch serves UNLOCK_BATCH_MQ (42).
@@ -180,17 +212,19 @@ func (c *Catalog) unlockBatch(r *kernel.Request) {
 	}
 	w := &writer{}
 	c.s.locks.unlock(q.ConsumerGroup, q.ClientID, q.MQSet, w)
-	c.answerAfter(r, w, nil)
+	c.answerAfter(r, w, nil, func(bool) {}) // a lock that stays in the log ends by itself
 }
 
-// answerAfter answers when the entries are published.
-func (c *Catalog) answerAfter(r *kernel.Request, w *writer, body []byte) {
+// answerAfter answers when the entries are published, or are not; settle is
+// told which.
+func (c *Catalog) answerAfter(r *kernel.Request, w *writer, body []byte, settle func(logged bool)) {
 	if len(w.buf) == 0 {
 		r.JSON(body)
 		return
 	}
 	t := r.Ticket()
 	c.k.Journal.Submit([]*message.Record{c.record(deltaBody(w.buf))}, func(_ kernel.Placed, err error) {
+		settle(err == nil)
 		if err != nil {
 			t.Reply(command.RespSystemError, func(w *command.Writer) { w.Remark("the lock did not reach the log: " + err.Error()) })
 			return

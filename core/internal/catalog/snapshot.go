@@ -66,9 +66,10 @@ func decodeSnapshot(b []byte) (snapshot, error) {
 	return s, nil
 }
 
-// readSnapshot applies the newest snapshot that checks and fits the log: of this
-// log, and within what the catalog queue still has. It returns where to go on.
-func (c *Catalog) readSnapshot(lo, hi int64) (next int64, ok bool) {
+// readSnapshot makes a state of the newest snapshot that checks and fits the
+// log: of this log, and within what the catalog queue still has. Without one the
+// state is empty. next is the offset in the catalog queue to go on at.
+func (c *Catalog) readSnapshot(lo, hi int64) (st *state, next int64) {
 	id := c.k.Store.State().LogID
 	for _, name := range []string{snapshotName, snapshotName + backup} {
 		path := filepath.Join(c.dir, name)
@@ -86,40 +87,41 @@ func (c *Catalog) readSnapshot(lo, hi int64) (next int64, ok bool) {
 		if err == nil && (s.next < lo || s.next > hi) {
 			err = fmt.Errorf("%w: it continues at offset %d, the log has %d to %d", ErrSnapshot, s.next, lo, hi)
 		}
+		st := newPrivate()
 		if err == nil {
-			if err = entries(s.entries, c.s.applyEntry); err != nil {
-				c.s.reset()
-			}
+			err = entries(s.entries, st.applyEntry)
 		}
-		if err != nil {
-			c.k.Log.Warn("a catalog snapshot is passed over", "file", path, "error", err)
-			continue
+		if err == nil {
+			return st, s.next
 		}
-		return s.next, true
+		c.k.Log.Warn("a catalog snapshot is passed over", "file", path, "error", err)
 	}
-	return 0, false
+	return newPrivate(), lo
+}
+
+// dropSnapshots removes snapshots that may hold what was cut off the log.
+func (c *Catalog) dropSnapshots() error {
+	removed := false
+	for _, name := range []string{snapshotName, snapshotName + backup} {
+		err := c.fs.Remove(filepath.Join(c.dir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the log was cut, and a snapshot of the catalog cannot be removed: %w", err)
+		}
+		removed = removed || err == nil
+	}
+	if !removed {
+		return nil
+	}
+	c.files.snapshotDue()
+	return c.fs.SyncDir(c.dir)
 }
 
 // writeSnapshot replaces the snapshot and keeps the previous one.
 func (c *Catalog) writeSnapshot() error {
-	// The offset first: whatever is below it is in the tables or in flight.
-	var a storage.OffsetAnswers
-	if err := c.k.Store.Offsets(context.Background(), []storage.OffsetQuery{{Queue: queue}}, &a); err != nil {
+	s, err := c.takeSnapshot()
+	if err != nil || s == nil {
 		return err
 	}
-	s := snapshot{logID: c.k.Store.State().LogID}
-	c.office.Lock()
-	leading, next := c.leading, c.next
-	c.office.Unlock()
-	if leading && len(a.Answers) == 1 {
-		next = a.Answers[0].Max
-	}
-	s.next = next
-	w := &writer{}
-	if err := c.dump(w); err != nil {
-		return err
-	}
-	s.entries = w.buf
 	path := filepath.Join(c.dir, snapshotName)
 	if err := vfs.EnsureDir(c.fs, c.dir); err != nil {
 		return err
@@ -132,4 +134,28 @@ func (c *Catalog) writeSnapshot() error {
 		}
 	}
 	return vfs.WriteFileAtomic(c.fs, path, s.encode())
+}
+
+// takeSnapshot is nil while there is nothing to take one of.
+func (c *Catalog) takeSnapshot() (*snapshot, error) {
+	c.office.Lock() // the tables must not be built anew meanwhile
+	defer c.office.Unlock()
+	if !c.loaded || c.cut.Load() {
+		return nil, nil
+	}
+	// The offset first: whatever is below it is in the tables or in flight.
+	var a storage.OffsetAnswers
+	if err := c.k.Store.Offsets(context.Background(), []storage.OffsetQuery{{Queue: queue}}, &a); err != nil {
+		return nil, err
+	}
+	s := &snapshot{logID: c.k.Store.State().LogID, next: c.next}
+	if c.leading && len(a.Answers) == 1 {
+		s.next = a.Answers[0].Max
+	}
+	w := &writer{}
+	if err := c.dump(w); err != nil {
+		return nil, err
+	}
+	s.entries = w.buf
+	return s, nil
 }

@@ -22,22 +22,53 @@ type state struct {
 	oVersion command.DataVersion
 	offsets  offsetTable
 	locks    lockTable
+	// private: nobody else sees the maps yet, so they are changed in place.
+	private bool
 }
 
 func newState() *state {
 	s := &state{}
-	s.reset()
+	s.topics.Store(&map[string]*kernel.Topic{})
+	s.groups.Store(&map[string]*command.SubscriptionGroupConfig{})
+	s.offsets.reset()
+	s.locks.m, s.locks.dirty = map[lockKey]*lockEntry{}, map[lockKey]struct{}{}
 	return s
 }
 
-func (s *state) reset() {
+// newPrivate makes a state in which much is going to be put before others see
+// it.
+func newPrivate() *state {
+	s := newState()
+	s.private = true
+	return s
+}
+
+// replace takes over the tables of a private state, which is not used any more.
+// Readers see the old or the new tables, never none.
+func (s *state) replace(from *state) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.topics.Store(&map[string]*kernel.Topic{})
-	s.groups.Store(&map[string]*command.SubscriptionGroupConfig{})
-	s.tVersion, s.gVersion, s.oVersion = command.DataVersion{}, command.DataVersion{}, command.DataVersion{}
-	s.offsets.reset()
-	s.locks.reset()
+	s.topics.Store(from.topics.Load())
+	s.groups.Store(from.groups.Load())
+	s.tVersion, s.gVersion, s.oVersion = from.tVersion, from.gVersion, from.oVersion
+	s.mu.Unlock()
+	s.offsets.replace(&from.offsets)
+	s.locks.replace(&from.locks)
+}
+
+// writableTopics and writableGroups return a table to change and to store; the
+// caller holds mu.
+func (s *state) writableTopics() map[string]*kernel.Topic {
+	if s.private {
+		return *s.topics.Load()
+	}
+	return maps.Clone(*s.topics.Load())
+}
+
+func (s *state) writableGroups() map[string]*command.SubscriptionGroupConfig {
+	if s.private {
+		return *s.groups.Load()
+	}
+	return maps.Clone(*s.groups.Load())
 }
 
 func (s *state) putTopic(t command.TopicConfig) *kernel.Topic {
@@ -47,7 +78,7 @@ func (s *state) putTopic(t command.TopicConfig) *kernel.Topic {
 	n := &kernel.Topic{Config: t, System: message.IsSystem(t.TopicName), Internal: message.IsInternal(t.TopicName)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := maps.Clone(*s.topics.Load())
+	m := s.writableTopics()
 	m[t.TopicName] = n
 	s.topics.Store(&m)
 	return n
@@ -55,7 +86,7 @@ func (s *state) putTopic(t command.TopicConfig) *kernel.Topic {
 
 func (s *state) removeTopic(name string) {
 	s.mu.Lock()
-	m := maps.Clone(*s.topics.Load())
+	m := s.writableTopics()
 	delete(m, name)
 	s.topics.Store(&m)
 	s.mu.Unlock()
@@ -66,7 +97,7 @@ func (s *state) removeTopic(name string) {
 func (s *state) putGroup(g command.SubscriptionGroupConfig) *command.SubscriptionGroupConfig {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := maps.Clone(*s.groups.Load())
+	m := s.writableGroups()
 	m[g.GroupName] = &g
 	s.groups.Store(&m)
 	return &g
@@ -74,7 +105,7 @@ func (s *state) putGroup(g command.SubscriptionGroupConfig) *command.Subscriptio
 
 func (s *state) removeGroup(name string, offsets bool) {
 	s.mu.Lock()
-	m := maps.Clone(*s.groups.Load())
+	m := s.writableGroups()
 	delete(m, name)
 	s.groups.Store(&m)
 	s.mu.Unlock()
@@ -88,6 +119,18 @@ func (s *state) versions() [3]command.DataVersion {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return [3]command.DataVersion{s.tVersion, s.gVersion, s.oVersion}
+}
+
+// bump moves versions for changes that are read back from the log.
+func (s *state) bump(topics, groups bool, ms int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if topics {
+		nextVersion(&s.tVersion, ms)
+	}
+	if groups {
+		nextVersion(&s.gVersion, ms)
+	}
 }
 
 func (s *state) setVersions(v [3]command.DataVersion) {
@@ -158,6 +201,14 @@ func (o *offsetTable) reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.m, o.dirty, o.changed = map[string]map[string]map[int32]int64{}, map[progress]map[int32]struct{}{}, 0
+}
+
+// replace takes over the table of a private state.
+func (o *offsetTable) replace(from *offsetTable) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.m, o.dirty = from.m, map[progress]map[int32]struct{}{}
+	o.changed += from.changed + 1
 }
 
 func (o *offsetTable) get(group string, q message.Queue) (int64, bool) {

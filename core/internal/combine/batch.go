@@ -50,12 +50,16 @@ type Batch struct {
 	Tickets []Ticket
 	runs    []run
 	writers atomic.Int32
+	// told counts groups whose outcome the replicator told.
+	told atomic.Int32
 	// refs counts unanswered groups and batches that the store has not freed.
 	refs  atomic.Int32
 	large bool
+	// counted is its part of Queue.largeBytes; images have none.
+	counted int
 }
 
-// held is added to refs while the number of store batches is not yet known.
+// held is added to refs while the number of store batches is not settled.
 const held = 1 << 30
 
 func newBatch(q *Queue, bytes, records int, large bool) *Batch {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,9 +37,11 @@ type Queue struct {
 	largeBytes int
 	room       chan struct{} // closed when there may be room again; nil: nobody waits
 	stopped    bool
+	largeNext  bool // large and ordinary batches take turns
 
 	running   atomic.Bool // somebody has the turn
 	appending atomic.Bool // the turn is inside Replicator.Append
+	over      atomic.Bool // nobody else answers any more
 	turnC     chan struct{}
 	replyC    chan struct{}
 
@@ -111,6 +114,7 @@ func (q *Queue) stop(ctx context.Context) error {
 	go func() { q.wg.Wait(); close(over) }()
 	select {
 	case <-over:
+		q.over.Store(true)
 		q.abandon()
 		return nil
 	case <-ctx.Done():
@@ -131,8 +135,9 @@ func (q *Queue) abandon() {
 		for b.writers.Load() != 0 {
 			runtime.Gosched()
 		}
-		b.refs.Store(int32(len(b.Groups)))
-		q.Done(&b.Pending, 0, len(b.Groups), replication.NotStored, ErrStopped)
+		n := len(b.Groups)
+		b.refs.Store(int32(n))
+		q.enqueue(result{b, 0, n, replication.NotStored, ErrStopped})
 	}
 	q.answer()
 }
@@ -188,6 +193,7 @@ func (q *Queue) reserveLarge(to Receiver, n Need) (Slot, error) {
 		if q.largeBytes == 0 || q.largeBytes+n.Bytes <= largeBytes {
 			q.largeBytes += n.Bytes
 			b := newBatch(q, n.Bytes, max(n.Groups, n.Units, (n.Keys+1)/2), true)
+			b.counted = n.Bytes
 			s := b.reserve(n, to)
 			q.larges = append(q.larges, b)
 			q.mu.Unlock()
@@ -249,8 +255,12 @@ func (q *Queue) Settle() {
 	}
 }
 
+// slowRound is how long answers may wait for the rounds that follow theirs.
+const slowRound = time.Millisecond
+
 // turn holds the turn for some rounds, then gives it back or on, and answers.
 func (q *Queue) turn(rounds int) {
+	began := q.k.Clock.Now()
 	for i := 1; q.round(); i++ {
 		q.running.Store(false)
 		if !q.more() || !q.running.CompareAndSwap(false, true) {
@@ -261,6 +271,9 @@ func (q *Queue) turn(rounds int) {
 			q.turnC <- struct{}{} // the turn goes with it; at most one is under way
 			q.answer()
 			return
+		}
+		if q.k.Clock.Now().Sub(began) > slowRound {
+			q.kick() // who was stored so far does not wait for the next round
 		}
 	}
 	q.running.Store(false)
@@ -295,7 +308,8 @@ func (q *Queue) round() bool {
 	q.mu.Lock()
 	var b *Batch
 	switch {
-	case q.open != nil && len(q.open.Groups) > 0:
+	case q.open != nil && len(q.open.Groups) > 0 && !(q.largeNext && len(q.larges) > 0):
+		q.largeNext = true
 		b = q.open
 		switch {
 		case len(q.pool) > 0:
@@ -310,8 +324,9 @@ func (q *Queue) round() bool {
 			q.open = nil // recycle gives the next one
 		}
 	case len(q.larges) > 0:
+		q.largeNext = false
 		b = q.larges[0]
-		q.larges = append(q.larges[:0], q.larges[1:]...)
+		q.larges = slices.Delete(q.larges, 0, 1)
 	}
 	q.mu.Unlock()
 	if b == nil {
@@ -329,16 +344,16 @@ func (q *Queue) append(b *Batch) {
 	n := len(b.Groups)
 	q.batches.Add(1)
 	q.records.Add(uint64(n))
+	b.told.Store(0)
 	b.refs.Store(held + int32(n))
 	q.appending.Store(true)
 	err := q.rep.Append(q.ctx, &b.Pending, q)
 	q.appending.Store(false)
-	if err != nil {
-		q.Done(&b.Pending, 0, n, replication.NotStored, err)
+	if err != nil { // nothing was ordered, and Done is not called
+		q.enqueue(result{b, 0, n, replication.NotStored, err})
 		q.unref(b, held)
-		return
 	}
-	q.unref(b, held-int32(len(b.Batches)))
+	// Otherwise b is the replicator's, and perhaps somebody else's by now.
 }
 
 // image puts a catalog image before b when b crosses a segment edge, or when
@@ -381,17 +396,36 @@ func (i *imageReceiver) Answer(_ *Batch, _, _ int, o replication.Outcome, err er
 
 // Done implements replication.Sink.
 func (q *Queue) Done(p *storage.Pending, from, to int, o replication.Outcome, err error) {
+	b := p.Owner.(*Batch)
+	// With the last outcome it is settled how many batches p became: a dropped
+	// proposal has none, however often it was assigned.
+	last, batches := int(b.told.Add(int32(to-from))) == len(b.Groups), int32(len(p.Batches))
+	q.enqueue(result{b, from, to, o, err})
+	if last {
+		q.unref(b, held-batches)
+	}
+	switch {
+	case q.over.Load():
+		q.answer() // a flush that was under way when the journal stopped
+	case !q.appending.Load():
+		// Inside Append the holder of the turn answers when it has given the
+		// turn back. It clears the flag before it looks, we enqueue before we
+		// look: one of us sees the other.
+		q.kick()
+	}
+}
+
+func (q *Queue) enqueue(r result) {
 	q.dmu.Lock()
-	q.done = append(q.done, result{p.Owner.(*Batch), from, to, o, err})
+	q.done = append(q.done, r)
 	q.dmu.Unlock()
-	// Inside Append the holder of the turn answers when it has given the turn
-	// back. It clears the flag before it looks, we enqueue before we look: one
-	// of us sees the other.
-	if !q.appending.Load() {
-		select {
-		case q.replyC <- struct{}{}:
-		default:
-		}
+}
+
+// kick lets the reply goroutine answer.
+func (q *Queue) kick() {
+	select {
+	case q.replyC <- struct{}{}:
+	default:
 	}
 }
 
@@ -452,7 +486,6 @@ func (q *Queue) unref(b *Batch, n int32) {
 	if b.refs.Add(-n) != 0 {
 		return
 	}
-	bytes := cap(b.Buf)
 	b.Pending.Reset()
 	b.Tickets = b.Tickets[:0]
 	clear(b.runs)
@@ -461,7 +494,7 @@ func (q *Queue) unref(b *Batch, n int32) {
 	defer q.mu.Unlock()
 	switch {
 	case b.large:
-		q.largeBytes = max(0, q.largeBytes-bytes)
+		q.largeBytes -= b.counted
 	case q.open == nil:
 		q.open = b
 	default:

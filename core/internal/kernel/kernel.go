@@ -78,6 +78,7 @@ type Kernel struct {
 	Topics     Topics
 	Groups     Groups
 	Offsets    Offsets
+	Locks      Locks
 	// Images makes the catalog image that begins a segment; nil: none.
 	Images ImageSource
 	Hooks  Hooks
@@ -274,4 +275,10 @@ type Offsets interface {
 	All() (map[string]map[int32]int64, command.DataVersion)
 	// Of lists the topics for which a group has progress.
 	Of(group string) []string
+}
+
+// Locks is the catalog's table of queues that orderly consumers hold.
+type Locks interface {
+	// Held reports whether a group holds any queue.
+	Held(group string) bool
 }

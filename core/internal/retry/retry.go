@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
@@ -104,11 +103,8 @@ func (b *Retry) make(h *command.SendBackRequest, r *kernel.Request) (*message.Re
 		props = message.AppendProperty(props, message.PropRetryTopic, string(v.Topic))
 	}
 	if _, ok := message.Property(props, message.PropOriginMessageID); !ok {
-		origin := string(h.OriginMsgID)
-		if origin == "" {
-			origin = string(message.AppendOffsetID(nil, v.StoreHost, v.Position))
-		}
-		props = message.AppendProperty(props, message.PropOriginMessageID, strings.ToUpper(origin))
+		// Not the header's originMsgId: clients put the unique key there.
+		props = message.AppendProperty(props, message.PropOriginMessageID, string(message.AppendOffsetID(nil, v.StoreHost, v.Position)))
 	}
 	return &message.Record{
 		Topic: topic.Config.TopicName, QueueID: rand.Int32N(max(topic.Config.WriteQueueNums, 1)),

@@ -287,7 +287,7 @@ func Derived(name string) command.TopicConfig {
 }
 
 // retry handles a message that a client sends to a retry topic itself: beyond
-// the limit it goes to the dead letters.
+// the limit, or from a group that consumes in order, it goes to the dead letters.
 func (s *Send) retry(rec *message.Record, r *command.SendRequest, c *kernel.Conn) error {
 	name := strings.TrimPrefix(rec.Topic, message.RetryPrefix)
 	g := s.k.Groups.Named(name)
@@ -298,7 +298,8 @@ func (s *Send) retry(rec *message.Record, r *command.SendRequest, c *kernel.Conn
 	if r.MaxReconsumeTimes >= 0 && c.Version() >= versionMaxReconsume {
 		limit = r.MaxReconsumeTimes
 	}
-	if r.ReconsumeTimes <= limit {
+	// An orderly consumer sends a message back itself only to give it up.
+	if r.ReconsumeTimes <= limit && !s.k.Locks.Held(name) {
 		return nil
 	}
 	dlq, err := s.k.Topics.Ensure(context.Background(), Derived(message.DLQPrefix+name))

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/hardpointmq/hardpoint/core/message"
-	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 )
 
@@ -12,19 +11,21 @@ import (
 // then Publish, then the outcomes.
 func (s *Solo) commitLoop() {
 	defer s.wg.Done()
-	watch := s.watchTimer()
+	every := max(s.timeout/4, 1)
+	watch := s.p.Clock.NewTimer(every)
 	defer watch.Stop()
 	flushed := make(chan error, 1)
 	for {
+		last := false
 		select {
 		case <-s.work:
 		case <-s.quit:
-			s.commit()
-			return
+			last = true // after it nothing is appended
 		}
 		// The flush runs beside this goroutine, which meanwhile tells those
 		// whose time is over.
-		go func() { flushed <- s.sync1() }()
+		watch.Reset(every)
+		go func() { flushed <- s.flushWaiting() }()
 		for busy := true; busy; {
 			select {
 			case err := <-flushed:
@@ -32,27 +33,30 @@ func (s *Solo) commitLoop() {
 				busy = false
 			case <-watch.C():
 				s.expire()
-				watch.Reset(s.timeout / 4)
+				watch.Reset(every)
 			}
+		}
+		if last {
+			return
 		}
 	}
 }
 
-func (s *Solo) watchTimer() plugin.Timer { return s.p.Clock.NewTimer(max(s.timeout/4, 1)) }
-
-// commit flushes and settles once.
-func (s *Solo) commit() { s.settle(s.sync1()) }
-
-// sync1 flushes and publishes everything that waited when it began.
-func (s *Solo) sync1() error {
+// flushWaiting flushes and publishes everything that waited when it began. After
+// a failure it does neither ever again: a second flush may succeed although the
+// first one's bytes are lost.
+func (s *Solo) flushWaiting() error {
 	s.mu.Lock()
-	n := len(s.waiting)
-	var end message.Position
+	n, failed := len(s.waiting), s.failed
+	end := message.Position(0)
 	if n > 0 {
 		end = s.waiting[n-1].end
 	}
 	s.mu.Unlock()
-	if n == 0 {
+	if failed != nil {
+		return failed
+	}
+	if n == 0 || end <= s.p.Store.State().Published {
 		return nil
 	}
 	ctx := context.Background()
@@ -79,16 +83,21 @@ func (s *Solo) settle(err error) {
 		n++
 	}
 	ready := append([]entry(nil), s.waiting[min(s.answered, n):n]...)
-	s.waiting = append(s.waiting[:0], s.waiting[n:]...)
+	rest := append(s.waiting[:0], s.waiting[n:]...)
+	clear(s.waiting[len(rest):])
+	s.waiting = rest
 	s.answered = max(0, s.answered-n)
 	more := len(s.waiting) > 0
 	s.mu.Unlock()
 	for i := range ready {
 		e := &ready[i]
-		if err != nil && e.end > upTo {
-			e.sink.Done(e.pending, 0, e.groups, replication.Unknown, err)
-		} else {
-			e.sink.Done(e.pending, 0, e.groups, replication.Stored, nil)
+		switch {
+		case e.refused:
+			e.sink.Done(e.pending, e.from, e.to, e.outcome, e.err)
+		case err != nil && e.end > upTo:
+			e.sink.Done(e.pending, e.from, e.to, replication.Unknown, err)
+		default:
+			e.sink.Done(e.pending, e.from, e.to, replication.Stored, nil)
 		}
 	}
 	if more {
@@ -99,15 +108,16 @@ func (s *Solo) settle(err error) {
 	}
 }
 
-// expire tells those whose time is over, oldest first; they stay in line, since
-// they will be published.
+// expire tells those whose time is over, and the refused ones behind which
+// nothing older waits, oldest first. They stay in line; the timed-out ones will
+// be published.
 func (s *Solo) expire() {
 	now := s.p.Clock.Now()
 	s.tell.Lock()
 	defer s.tell.Unlock()
 	for {
 		s.mu.Lock()
-		if s.answered == len(s.waiting) || now.Before(s.waiting[s.answered].deadline) {
+		if s.answered == len(s.waiting) || !s.waiting[s.answered].refused && now.Before(s.waiting[s.answered].deadline) {
 			s.mu.Unlock()
 			return
 		}
@@ -115,24 +125,11 @@ func (s *Solo) expire() {
 		s.waiting[s.answered].pending = nil
 		s.answered++
 		s.mu.Unlock()
-		s.timeouts.Add(uint64(e.groups))
-		e.sink.Done(e.pending, 0, e.groups, replication.FlushDiskTimeout, nil)
-	}
-}
-
-// drainThen runs f when everything that waits has been told: f tells groups
-// that come later in the log. It is the rare path of a failed append.
-func (s *Solo) drainThen(f func()) {
-	for {
-		s.mu.Lock()
-		empty := s.answered == len(s.waiting)
-		s.mu.Unlock()
-		if empty {
-			break
+		if e.refused {
+			e.sink.Done(e.pending, e.from, e.to, e.outcome, e.err)
+			continue
 		}
-		s.commit()
+		s.timeouts.Add(uint64(e.to - e.from))
+		e.sink.Done(e.pending, e.from, e.to, replication.FlushDiskTimeout, nil)
 	}
-	s.tell.Lock()
-	f()
-	s.tell.Unlock()
 }

@@ -27,13 +27,19 @@ type Solo struct {
 	timeout time.Duration
 	raw     storage.RawLog
 
+	// turn is held during Append, so that Shutdown can wait for the last one.
+	turn sync.Mutex
+	// roles makes calls of OnRole come one at a time.
+	roles sync.Mutex
+
 	mu       sync.Mutex
 	running  bool
-	started  bool
 	role     replication.Role
-	waiting  []entry // SYNC_FLUSH: appended, not flushed, in log order
-	answered int     // of waiting, timed out and told so already
+	failed   error   // of the log; it is never written or flushed again
+	waiting  []entry // SYNC_FLUSH: ordered, not settled, in log order
+	answered int     // of waiting, told already
 	office   context.CancelFunc
+	over     chan struct{} // closed when everything is answered; nil before Start
 
 	// tell makes outcomes come in log order and one at a time; it is taken
 	// before mu.
@@ -47,14 +53,20 @@ type Solo struct {
 	timeouts plugin.Counter
 }
 
-// entry is a Pending that waits for its flush. After its outcome was told
-// pending is not touched any more: the engine may have recycled it.
+// entry is a run of groups of a Pending that waits for its outcome. When it was
+// told pending is not touched any more: the engine may have recycled it.
 type entry struct {
 	pending  *replication.Pending
 	sink     replication.Sink
-	groups   int
+	from, to int
+	// end is behind the groups; for groups that the store refused it is the end
+	// of what was there before them.
 	end      message.Position
 	deadline time.Time
+	// refused groups have their outcome already and wait only for their turn.
+	refused bool
+	outcome replication.Outcome
+	err     error
 }
 
 // New makes the replicator. It fails when SYNC_FLUSH meets a store that cannot
@@ -103,7 +115,7 @@ func (s *Solo) Start(ctx context.Context) error {
 	office, end := context.WithCancel(context.Background())
 	r := replication.Role{Kind: replication.RoleLeader, Term: term}
 	s.mu.Lock()
-	s.running, s.started, s.role, s.office = true, true, r, end
+	s.running, s.role, s.office, s.over = true, r, end, make(chan struct{})
 	s.mu.Unlock()
 	s.wg.Add(1)
 	if s.sync {
@@ -111,50 +123,63 @@ func (s *Solo) Start(ctx context.Context) error {
 	} else {
 		go s.flushLoop()
 	}
-	if s.p.OnRole != nil {
-		// A Start that is given up ends the office, too; afterwards it lives on.
-		stop := context.AfterFunc(ctx, end)
-		err := s.p.OnRole(office, r)
-		if err == nil && !stop() {
-			err = ctx.Err()
-		}
-		if err != nil {
-			_ = s.Shutdown(context.WithoutCancel(ctx))
-			return err
-		}
+	if err := s.takeOffice(ctx, office, end, r); err != nil {
+		_ = s.Shutdown(context.WithoutCancel(ctx))
+		return err
 	}
 	return nil
 }
 
-// Shutdown flushes what was appended and ends the office.
-func (s *Solo) Shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.started {
-		s.mu.Unlock()
+// takeOffice tells the engine. A Start that is given up ends the office, too;
+// afterwards it lives on.
+func (s *Solo) takeOffice(ctx, office context.Context, end context.CancelFunc, r replication.Role) error {
+	if s.p.OnRole == nil {
 		return nil
 	}
-	if s.running {
-		s.running = false
-		close(s.quit)
+	stop := context.AfterFunc(ctx, end)
+	s.roles.Lock()
+	err := s.p.OnRole(office, r)
+	s.roles.Unlock()
+	if !stop() && err == nil {
+		err = ctx.Err()
 	}
-	end := s.office
+	return err
+}
+
+// Shutdown flushes what was appended, answers it and ends the office.
+func (s *Solo) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	over, first := s.over, s.running
+	s.running = false
 	s.mu.Unlock()
-	over := make(chan struct{})
-	go func() { s.wg.Wait(); close(over) }()
+	if over == nil {
+		return nil
+	}
+	if first {
+		go func() {
+			s.turn.Lock() // the last Append is through
+			close(s.quit)
+			s.turn.Unlock()
+			s.wg.Wait()
+			s.mu.Lock()
+			s.office()
+			s.role = replication.Role{}
+			s.mu.Unlock()
+			close(over)
+		}()
+	}
 	select {
 	case <-over:
+		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the last flush: %w", ctx.Err())
 	}
-	end()
-	s.mu.Lock()
-	s.role = replication.Role{}
-	s.mu.Unlock()
-	return nil
 }
 
 // Append implements replication.Replicator.
 func (s *Solo) Append(ctx context.Context, p *replication.Pending, sink replication.Sink) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
 	s.mu.Lock()
 	running, readOnly := s.running, s.role.ReadOnly
 	s.mu.Unlock()
@@ -167,9 +192,7 @@ func (s *Solo) Append(ctx context.Context, p *replication.Pending, sink replicat
 	if err := s.p.Sequencer.Assign(p, 0); err != nil {
 		return err
 	}
-	groups := len(p.Groups)
-	end := p.End
-	stored := groups
+	groups, stored, end := len(p.Groups), len(p.Groups), p.End
 	var failure error
 	for i := range p.Batches {
 		if failure = s.p.Store.Append(ctx, &p.Batches[i]); failure != nil {
@@ -178,58 +201,63 @@ func (s *Solo) Append(ctx context.Context, p *replication.Pending, sink replicat
 		}
 	}
 	// From here on p may be recycled as soon as its last group is told.
-	if stored == 0 {
-		s.done(sink, p, 0, groups, outcomeOf(failure), failure)
-		return nil
-	}
 	if s.sync {
-		e := entry{p, sink, stored, end, s.p.Clock.Now().Add(s.timeout)}
-		s.mu.Lock()
-		s.waiting = append(s.waiting, e)
-		s.mu.Unlock()
-		select {
-		case s.work <- struct{}{}:
-		default:
-		}
-		if failure != nil {
-			s.drainThen(func() { sink.Done(p, stored, groups, outcomeOf(failure), failure) })
-		}
+		s.wait(p, sink, groups, stored, end, failure)
 		return nil
 	}
 	s.tell.Lock()
-	if failure == nil {
-		sink.Done(p, 0, groups, replication.Stored, nil)
-	} else {
+	defer s.tell.Unlock()
+	if stored > 0 {
 		sink.Done(p, 0, stored, replication.Stored, nil)
+	}
+	if stored < groups {
 		sink.Done(p, stored, groups, outcomeOf(failure), failure)
 	}
-	s.tell.Unlock()
 	return nil
 }
 
-// done tells one outcome when nothing older waits.
-func (s *Solo) done(sink replication.Sink, p *replication.Pending, from, to int, o replication.Outcome, err error) {
-	if s.sync {
-		s.drainThen(func() { sink.Done(p, from, to, o, err) })
-		return
+// wait puts groups in line for their outcome: the first stored ones for a flush,
+// the others for their turn, since outcomes are told in log order.
+func (s *Solo) wait(p *replication.Pending, sink replication.Sink, groups, stored int, end message.Position, failure error) {
+	s.mu.Lock()
+	if stored > 0 {
+		s.waiting = append(s.waiting, entry{pending: p, sink: sink, to: stored, end: end, deadline: s.p.Clock.Now().Add(s.timeout)})
 	}
-	s.tell.Lock()
-	sink.Done(p, from, to, o, err)
-	s.tell.Unlock()
+	if stored < groups {
+		s.waiting = append(s.waiting, entry{
+			pending: p, sink: sink, from: stored, to: groups, end: end,
+			refused: true, outcome: outcomeOf(failure), err: failure,
+		})
+	}
+	s.mu.Unlock()
+	if stored < groups {
+		s.expire() // perhaps nothing stands before them
+	}
+	select {
+	case s.work <- struct{}{}:
+	default:
+	}
 }
 
-// outcomeOf is what a failed Append means for its groups.
+// outcomeOf is what a failed Append means for its groups. Errors that the
+// storage contract does not name say nothing about what was written.
 func outcomeOf(err error) replication.Outcome {
-	if errors.Is(err, storage.ErrFailed) {
-		return replication.Unknown
+	for _, clean := range []error{
+		storage.ErrFull, storage.ErrReadOnly, storage.ErrTooLarge, storage.ErrNotRunning, storage.ErrFenced, storage.ErrGap,
+	} {
+		if errors.Is(err, clean) {
+			return replication.NotStored
+		}
 	}
-	return replication.NotStored
+	return replication.Unknown
 }
 
 // undo gives back what was assigned to the batches from i on, and returns how
-// many groups are stored and where they end. A store that failed ends the
-// office instead: nothing may be assigned after it.
+// many groups are stored and where they end. A store that failed, or that knows
+// another log than the sequencer does, ends the office instead: nothing may be
+// assigned after it.
 func (s *Solo) undo(p *replication.Pending, i int, err error) (stored int, end message.Position) {
+	end = p.Batches[0].At
 	for n := range i {
 		stored += len(p.Batches[n].Groups)
 		end = p.Batches[n].End()
@@ -237,7 +265,7 @@ func (s *Solo) undo(p *replication.Pending, i int, err error) (stored int, end m
 	for n := i + 1; n < len(p.Batches); n++ {
 		p.Batches[n].Done() // the store never saw them
 	}
-	if errors.Is(err, storage.ErrFailed) {
+	if outcomeOf(err) == replication.Unknown || errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrGap) {
 		s.readOnly(err)
 		return stored, end
 	}
@@ -247,30 +275,41 @@ func (s *Solo) undo(p *replication.Pending, i int, err error) (stored int, end m
 	return stored, end
 }
 
-// readOnly ends the office as far as writes go.
+// readOnly ends the office as far as writes go; the first cause counts.
 func (s *Solo) readOnly(cause error) {
 	s.mu.Lock()
-	first := s.role.ReadOnly == ""
-	s.role.ReadOnly = "the log failed and takes no writes until the broker is restarted: " + cause.Error()
-	r := s.role
-	end := s.office
-	s.mu.Unlock()
-	if !first {
+	if s.failed != nil {
+		s.mu.Unlock()
 		return
 	}
+	s.failed = cause
+	s.role.ReadOnly = "the log failed and takes no writes until the broker is restarted: " + cause.Error()
+	r := s.role
+	s.office()
+	// Whoever calls is counted by wg, or holds the turn, so Shutdown still waits.
+	s.wg.Add(1)
+	s.mu.Unlock()
 	s.p.Logger.Error("the log failed, this broker is read-only now", "error", cause)
-	end()
-	if s.p.OnRole != nil {
-		// In a goroutine of its own: the engine's hooks must not run in the turn
-		// of the log, which this may be.
-		s.wg.Add(1)
-		go func() {
-			defer s.wg.Done()
-			if err := s.p.OnRole(context.Background(), r); err != nil {
-				s.p.Logger.Error("telling the engine that this broker is read-only", "error", err)
-			}
-		}()
-	}
+	// In a goroutine of its own: the engine's hooks must not run in the turn of
+	// the log, which this may be.
+	go func() {
+		defer s.wg.Done()
+		if s.p.OnRole == nil {
+			return
+		}
+		s.roles.Lock()
+		defer s.roles.Unlock()
+		if err := s.p.OnRole(context.Background(), r); err != nil {
+			s.p.Logger.Error("telling the engine that this broker is read-only", "error", err)
+		}
+	}()
+}
+
+// failure is why the log is not flushed any more; nil while it is.
+func (s *Solo) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
 }
 
 // flushLoop flushes every interval (ASYNC_FLUSH), and once more at the end.
@@ -292,7 +331,7 @@ func (s *Solo) flushLoop() {
 
 func (s *Solo) flush() {
 	st := s.p.Store.State()
-	if st.Durable >= st.Tail {
+	if st.Durable >= st.Tail || s.failure() != nil {
 		return
 	}
 	began := s.p.Clock.Now()
