@@ -163,7 +163,13 @@ func Decode(name string, raw Raw, cfg any) error {
 			return fmt.Errorf("%w of %q: text after the end of the object", ErrConfig, name)
 		}
 	}
-	if v, ok := cfg.(Validator); ok {
+	v, ok := cfg.(Validator)
+	if !ok { // a Config that is a pointer itself
+		if p := reflect.ValueOf(cfg); p.Kind() == reflect.Pointer && !p.IsNil() {
+			v, ok = p.Elem().Interface().(Validator)
+		}
+	}
+	if ok {
 		if err := v.Validate(); err != nil {
 			return fmt.Errorf("%w of %q: %w", ErrConfig, name, err)
 		}
