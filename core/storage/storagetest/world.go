@@ -35,7 +35,6 @@ type world struct {
 	ev    *recorder
 	lent  []*lending
 	chunk storage.Chunk
-	up    bool
 }
 
 // newWorld starts a store on a fresh directory.
@@ -79,7 +78,7 @@ func (w *world) start() {
 	w.t.Helper()
 	w.build()
 	must(w.t, w.store.Start(w.t.Context()), "Start")
-	w.up = true
+	w.ev.began = w.store.State().Published
 	w.chunk = storage.Chunk{}
 	w.open()
 }
@@ -97,7 +96,6 @@ func (w *world) shutdown() {
 	w.t.Helper()
 	w.chunk.Release()
 	must(w.t, w.store.Shutdown(background(w.t)), "Shutdown")
-	w.up = false
 	w.checkLent(true)
 }
 
@@ -131,10 +129,10 @@ func (w *world) lend(b *storage.Batch) {
 	b.Free = func(b *storage.Batch) {
 		l.freed.Add(1)
 		for i := range b.Units {
-			b.Units[i] = message.Unit{Queue: message.Queue{Topic: "freed", ID: -1}, At: -1, Size: -1, Offset: -1}
+			b.Units[i] = message.Unit{Queue: message.Queue{Topic: "freed", ID: -1}, At: 1 << 60, Size: 1 << 30, Offset: 1 << 60}
 		}
 		for i := range b.Keys {
-			b.Keys[i] = message.Key{Hash: -1, At: -1}
+			b.Keys[i] = message.Key{Hash: -1, At: 1 << 60}
 		}
 	}
 }
@@ -498,6 +496,7 @@ type recorder struct {
 	inside atomic.Int32
 
 	mu        sync.Mutex
+	began     message.Position // what was published at Start is not told
 	upTo      message.Position
 	units     []message.Unit
 	truncated message.Position
@@ -532,7 +531,7 @@ func (r *recorder) events() storage.Events {
 		Truncated: func(to message.Position) {
 			defer r.enter()()
 			r.truncates++
-			r.truncated, r.upTo = to, min(r.upTo, to)
+			r.truncated, r.upTo, r.began = to, min(r.upTo, to), min(r.began, to)
 			r.units = slices.DeleteFunc(r.units, func(u message.Unit) bool { return u.At >= to })
 		},
 		Expired: func(first message.Position) { defer r.enter()(); r.expired = first },
@@ -554,7 +553,7 @@ func (r *recorder) truncate(t testing.TB, at message.Position, below bool) {
 	r.truncates = 0
 }
 
-// compare checks that the published units since Start are the model's last.
+// compare checks that all units published since Start were told, and no others.
 func (r *recorder) compare(t testing.TB, m *model) {
 	t.Helper()
 	r.mu.Lock()
@@ -562,18 +561,21 @@ func (r *recorder) compare(t testing.TB, m *model) {
 	if len(r.failed) > 0 {
 		t.Fatalf("Events.Failed: %v", errors.Join(r.failed...))
 	}
-	var all []message.Unit
+	var want []message.Unit
 	for i := range m.log {
-		if m.log[i].end() <= m.published {
-			all = append(all, m.log[i].units...)
+		if e := &m.log[i]; e.end() <= m.published && e.at >= r.began {
+			want = append(want, e.units...)
 		}
 	}
 	got := r.units
 	for len(got) > 0 && got[0].At < m.first {
 		got = got[1:] // expired since
 	}
-	if len(got) > len(all) || !slices.Equal(got, all[len(all)-len(got):]) {
-		t.Fatalf("Events.Published told %d units since Start that are not the last of the %d published", len(got), len(all))
+	if !slices.Equal(got, want) {
+		t.Fatalf("Events.Published told %d units since Start, want %d; or they differ", len(got), len(want))
+	}
+	if r.upTo != m.published && r.upTo != 0 {
+		t.Fatalf("Events.Published told last up to %d, published is %d", r.upTo, m.published)
 	}
 }
 
