@@ -28,7 +28,7 @@ build: ## build bin/hardpoint
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/hardpoint ./cmd/hardpoint
 
 .PHONY: run
-run: build ## a name server and a broker for local clients in one process, data under ./data
+run: build ## a name server and a broker in one process for this machine, data under ./data
 	./bin/hardpoint standalone --dev --data $(DATA) $(ARGS)
 
 .PHONY: test
