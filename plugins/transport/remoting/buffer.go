@@ -119,11 +119,11 @@ func (in *inbox) space() []byte {
 			in.buf = in.pools.get(smallBuffer, in.read)
 		}
 	case buf.class < 0: // it held a beginning while the peer was waited for
-		if !in.grow(baseBuffer) && in.have == len(buf.b) {
+		if !in.resize(baseBuffer) && in.have == len(buf.b) {
 			return nil
 		}
 	case in.have == len(buf.b):
-		if !in.grow(min(in.want, 4*in.have)) {
+		if !in.resize(min(in.want, 4*in.have)) {
 			return nil
 		}
 	}
@@ -131,15 +131,19 @@ func (in *inbox) space() []byte {
 	return in.buf.b[in.have:end]
 }
 
-func (in *inbox) grow(n int) bool {
+// resize exchanges the buffer for one of at least n bytes.
+func (in *inbox) resize(n int) bool {
 	next := in.pools.get(n, in.read)
-	if next == nil {
-		return false
+	if next != nil {
+		in.move(next)
 	}
+	return next != nil
+}
+
+func (in *inbox) move(next *buffer) {
 	copy(next.b, in.buf.b[:in.have])
 	in.pools.put(in.buf, in.read)
 	in.buf = next
-	return true
 }
 
 // rest keeps what follows the first used bytes.
@@ -154,15 +158,17 @@ func (in *inbox) rest(used, want int) {
 // park is called when there is nothing to read: it keeps no more memory than
 // the bytes of a begun frame need.
 func (in *inbox) park() {
+	if in.buf == nil {
+		return
+	}
+	size := len(in.buf.b)
 	switch {
-	case in.buf == nil:
 	case in.have == 0:
 		in.release()
-	case in.have <= smallBuffer && in.buf.class >= 0:
-		small := in.pools.get(smallBuffer, in.read)
-		copy(small.b, in.buf.b[:in.have])
-		in.pools.put(in.buf, in.read)
-		in.buf = small
+	case in.have <= smallBuffer && size > smallBuffer:
+		in.move(in.pools.get(smallBuffer, in.read))
+	case size > max(baseBuffer, 8*in.have): // a larger frame was here before
+		in.resize(2 * in.have)
 	}
 }
 
