@@ -89,7 +89,7 @@ func TestKill(t *testing.T) {
 				n := startBroker(t, s, flush)
 				l := newLedger()
 				for round := range rounds() {
-					killUnderLoad(t, l, n, rng, round)
+					killUnderLoad(t, l, n, rng, round, false)
 					n.Start()
 					if err := l.verify(n.Addr, round == rounds()-1); err != nil {
 						t.Fatalf("round %d: %v", round, err)
@@ -102,8 +102,9 @@ func TestKill(t *testing.T) {
 }
 
 // killUnderLoad kills the broker when a random number of messages is
-// acknowledged, with more on the way.
-func killUnderLoad(t *testing.T, l *ledger, n *harness.Node, rng *rand.Rand, round int) {
+// acknowledged, with more on the way; quiet: when all that is on the way is
+// answered.
+func killUnderLoad(t *testing.T, l *ledger, n *harness.Node, rng *rand.Rand, round int, quiet bool) {
 	t.Helper()
 	before := l.ackedCount()
 	want := before + 20 + rng.IntN(600)
@@ -112,8 +113,15 @@ func killUnderLoad(t *testing.T, l *ledger, n *harness.Node, rng *rand.Rand, rou
 	if !n.Running() {
 		t.Fatalf("round %d: the broker ended by itself", round)
 	}
-	n.Kill()
-	if err := d.wait(); err != nil {
+	var err error
+	if quiet {
+		err = d.wait()
+		n.Kill()
+	} else {
+		n.Kill()
+		err = d.wait()
+	}
+	if err != nil {
 		t.Fatalf("round %d: %v", round, err)
 	}
 	if !ok {
@@ -127,7 +135,7 @@ func TestMemory(t *testing.T) {
 	rng := seed(t)
 	n := startBroker(t, harness.Store{Name: "memory"}, "ASYNC_FLUSH")
 	l := newLedger()
-	killUnderLoad(t, l, n, rng, 0)
+	killUnderLoad(t, l, n, rng, 0, false)
 	n.Start()
 	createTopic(t, n)
 	l = newLedger()

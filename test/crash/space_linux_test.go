@@ -47,6 +47,10 @@ func noSpace(t *testing.T, s harness.Store) {
 		t.Fatal(err)
 	}
 	set := []string{"mappedFileSizeCommitLog=1048576", "flushDiskType=SYNC_FLUSH", "maxTransferCountOnMessageInMemory=1024", "maxTransferBytesOnMessageInMemory=1MiB"}
+	if s.Name == "pebble" {
+		// The reserve is what a start needs to turn its WAL into tables.
+		set = append(set, "plugins.storage.pebble.reserveBytes=12582912", "plugins.storage.pebble.memTableBytes=4194304")
+	}
 	n := harness.New(t, harness.Options{Store: s, Data: filepath.Join(dir, "data"), Set: append(set, storeSettings(s)...)})
 	createTopic(t, n)
 	c, err := harness.Dial(n.Addr)

@@ -151,7 +151,7 @@ func (n *Node) TryStart() error {
 	if n.Running() {
 		return fmt.Errorf("%s is running already", n.o.Role)
 	}
-	fmt.Fprintf(n.log, "--- %s %s %s\n", time.Now().Format("15:04:05.000"), n.binary, strings.Join(n.args, " "))
+	fmt.Fprintf(n.log, startMark+"%s %s %s\n", time.Now().Format("15:04:05.000"), n.binary, strings.Join(n.args, " "))
 	cmd := exec.Command(n.binary, n.args...)
 	cmd.Stdout, cmd.Stderr = n.log, n.log
 	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 exitcode=66")
@@ -273,6 +273,18 @@ func (n *Node) Log() string {
 	}
 	return string(b)
 }
+
+// LastLog returns what the node has written since its last start.
+func (n *Node) LastLog() string {
+	s := n.Log()
+	if i := strings.LastIndex(s, startMark); i >= 0 {
+		return s[i:]
+	}
+	return s
+}
+
+// startMark begins the line that the harness writes into the log before a start.
+const startMark = "--- start "
 
 const logTail = 16 << 10 // bytes of a log that are printed for a failed test
 
