@@ -143,9 +143,7 @@ func testLent(t *testing.T, h Harness) {
 			t.Fatal(err)
 		}
 		for _, piece := range append(f.Bodies, f.Header, f.Body) {
-			for j := range piece {
-				piece[j] = 0xEE
-			}
+			clear(piece)
 		}
 	}
 	for i, got := range client.session(0).wait(n) {

@@ -19,6 +19,7 @@ type group struct {
 
 	read  budget // of all read buffers
 	total budget // of all backlogs
+	ended rarely // peers closed for what they did
 
 	wg      sync.WaitGroup // readers, accept loop, janitor
 	onClose func()         // set before the group is shared

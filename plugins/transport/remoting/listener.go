@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/transport"
@@ -17,8 +18,7 @@ type listener struct {
 	nl net.Listener
 	h  transport.Handler
 
-	refused  int // since the last log line about it
-	reported time.Time
+	refused rarely
 }
 
 // Address implements [transport.Listener].
@@ -92,10 +92,29 @@ func (l *listener) accept() {
 func (l *listener) reportRefused() {
 	t := l.g.t
 	t.metrics.refused.Add(1)
-	l.refused++
-	if now := t.set.Clock.Now(); now.Sub(l.reported) >= reportEvery {
+	if n := l.refused.due(t.set.Clock.Now()); n > 0 {
 		t.log.Warn("connections are refused: there are too many; raise Limits.Connections or find out who opens them",
-			slog.String("listener", l.Address()), slog.Int("limit", l.g.lim.Connections), slog.Int("refused", l.refused))
-		l.refused, l.reported = 0, now
+			slog.String("listener", l.Address()), slog.Int("limit", l.g.lim.Connections), slog.Int("refused", n))
 	}
+}
+
+// rarely keeps what strangers cause from filling the log.
+type rarely struct {
+	mu   sync.Mutex
+	n    int
+	last time.Time
+}
+
+// due counts an event. It returns how many there were since the last line when
+// it is time for another one, else 0.
+func (r *rarely) due(now time.Time) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n++
+	if !r.last.IsZero() && now.Sub(r.last) < reportEvery {
+		return 0
+	}
+	n := r.n
+	r.n, r.last = 0, now
+	return n
 }

@@ -233,7 +233,10 @@ func (p *peer) count(cause error) {
 	default:
 		return
 	}
-	p.g.t.log.Warn("peer was closed", slog.String("remote", p.remote.String()), slog.Any("error", cause))
+	if n := p.g.ended.due(p.g.t.set.Clock.Now()); n > 0 {
+		p.g.t.log.Warn("peers were closed; this is the last of them", slog.Int("peers", n),
+			slog.String("remote", p.remote.String()), slog.Any("error", cause))
+	}
 }
 
 // maxUnsettled is how many bytes can arrive before Settle although more are

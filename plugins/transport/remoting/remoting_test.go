@@ -284,7 +284,7 @@ func (l *logs) count(s string) int {
 	return strings.Count(l.b.String(), s)
 }
 
-func TestRefusedConnectionsAreLoggedOnce(t *testing.T) {
+func TestStrangersDoNotFillTheLog(t *testing.T) {
 	var l logs
 	tr := start(t, plugin.Settings{Logger: slog.New(slog.NewTextHandler(&l, nil))})
 	srv := newProbe()
@@ -300,6 +300,19 @@ func TestRefusedConnectionsAreLoggedOnce(t *testing.T) {
 		c.Close()
 	}
 	require.Equal(t, 1, l.count("connections are refused"))
+
+	// So are peers that send garbage.
+	first.Close()
+	ln = serve(t, tr, transport.Listen{}, srv)
+	for range 20 {
+		c, err := net.Dial("tcp", ln.Address())
+		require.NoError(t, err)
+		_, _ = c.Write([]byte("not a frame"))
+		_, _ = io.Copy(io.Discard, c)
+		c.Close()
+		require.ErrorIs(t, <-(<-srv.opened).closed, transport.ErrLimit)
+	}
+	require.Equal(t, 1, l.count("peers were closed"))
 }
 
 func TestServeErrors(t *testing.T) {
@@ -311,6 +324,59 @@ func TestServeErrors(t *testing.T) {
 	_, err = tr.Serve(t.Context(), transport.Listen{Address: "nonsense"}, transport.Services{Frames: newProbe()})
 	require.ErrorContains(t, err, `"host:port"`)
 }
+
+// TestIdleClock checks Idle with a clock of the test's own.
+func TestIdleClock(t *testing.T) {
+	clock := &manualClock{timers: make(chan *manualTimer, 1)}
+	tr := start(t, plugin.Settings{Clock: clock})
+	srv := newProbe()
+	ln := serve(t, tr, transport.Listen{Limits: transport.Limits{Idle: time.Hour}}, srv)
+	timer := <-clock.timers
+	require.Equal(t, 15*time.Minute, timer.d)
+	c, err := net.Dial("tcp", ln.Address())
+	require.NoError(t, err)
+	defer c.Close()
+	s := <-srv.opened
+	f := frame(1)
+	wire := f.Append(nil)
+	for range 3 { // silence of less than an hour, then a word
+		for range 4 {
+			timer.fire()
+		}
+		_, err = c.Write(wire)
+		require.NoError(t, err)
+		s.takes(t, len(wire))
+		// Served becomes spoke after Arrived; a further frame proves that.
+		_, err = c.Write(wire)
+		require.NoError(t, err)
+		s.takes(t, len(wire))
+	}
+	for range 6 {
+		timer.fire()
+	}
+	require.ErrorIs(t, <-s.closed, transport.ErrIdle)
+}
+
+// manualClock makes timers that fire when they are told.
+type manualClock struct {
+	plugin.SystemClock
+	timers chan *manualTimer
+}
+
+type manualTimer struct {
+	d time.Duration
+	c chan time.Time
+}
+
+func (c *manualClock) NewTimer(d time.Duration) plugin.Timer {
+	t := &manualTimer{d: d, c: make(chan time.Time)}
+	c.timers <- t
+	return t
+}
+func (t *manualTimer) C() <-chan time.Time      { return t.c }
+func (t *manualTimer) Stop() bool               { return true }
+func (t *manualTimer) Reset(time.Duration) bool { return true }
+func (t *manualTimer) fire()                    { t.c <- time.Time{} }
 
 // Shutdown gives up with its context when a session does not return.
 func TestShutdownContext(t *testing.T) {

@@ -144,7 +144,10 @@ func (t *Transport) Serve(ctx context.Context, l transport.Listen, s transport.S
 }
 
 func listenHint(err error) string {
+	var addr *net.AddrError
 	switch {
+	case errors.As(err, &addr):
+		return `the address must be "host:port"`
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "another process has that port: stop it or listen on another one"
 	case errors.Is(err, syscall.EACCES):
@@ -152,7 +155,7 @@ func listenHint(err error) string {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return "no interface of this machine has that address"
 	}
-	return `the address must be "host:port"`
+	return "check that the address is right and that nobody else has the port"
 }
 
 // Dial implements [transport.Dialer].
