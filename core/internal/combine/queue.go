@@ -39,9 +39,10 @@ type Queue struct {
 	stopped    bool
 	largeNext  bool // large and ordinary batches take turns
 
-	running   atomic.Bool // somebody has the turn
-	appending atomic.Bool // the turn is inside Replicator.Append
-	over      atomic.Bool // nobody else answers any more
+	running   atomic.Bool  // somebody has the turn
+	appending atomic.Bool  // the turn is inside Replicator.Append
+	since     atomic.Int64 // when that began, Unix nanoseconds; 0: it is not
+	over      atomic.Bool  // nobody else answers any more
 	turnC     chan struct{}
 	replyC    chan struct{}
 
@@ -145,7 +146,15 @@ func (q *Queue) abandon() {
 // Reserve makes room for groups of one receiver. It waits for room at most
 // until the deadline (zero: Config.SendWait from now) and then fails with an
 // *api.Error that clients retry.
+//
+// While the replicator is stuck in one Append for longer than that, nobody waits
+// at all: what is let in would be answered late, and clients would give up and
+// send it again.
 func (q *Queue) Reserve(to Receiver, n Need) (Slot, error) {
+	if since := q.since.Load(); since != 0 && q.k.Clock.Now().UnixNano()-since > int64(q.sendWait()) {
+		q.refusals.Add(uint64(n.Groups))
+		return Slot{}, q.busy()
+	}
 	if n.Bytes > q.limit || n.Groups > batchRecords || n.Units > batchRecords || n.Keys > 2*batchRecords {
 		return q.reserveLarge(to, n)
 	}
@@ -346,9 +355,11 @@ func (q *Queue) append(b *Batch) {
 	q.records.Add(uint64(n))
 	b.told.Store(0)
 	b.refs.Store(held + int32(n))
+	q.since.Store(q.k.Clock.Now().UnixNano())
 	q.appending.Store(true)
 	err := q.rep.Append(q.ctx, &b.Pending, q)
 	q.appending.Store(false)
+	q.since.Store(0)
 	if err != nil { // nothing was ordered, and Done is not called
 		q.enqueue(result{b, 0, n, replication.NotStored, err})
 		q.unref(b, held)

@@ -1,0 +1,185 @@
+package broker_test
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/core/broker"
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/replication"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
+	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/core/wiring"
+	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
+	"github.com/hardpointmq/hardpoint/plugins/storage/commitlog"
+	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
+)
+
+const (
+	overloadPeers = 1000
+	overloadDepth = 8 // requests of a peer under way
+	throttled     = 1 << 20 // bytes a second
+	memoryLimit   = 512 << 20
+)
+
+// throttle makes a store take so many bytes a second while it is on.
+type throttle struct {
+	on   atomic.Bool
+	last atomic.Int64
+}
+
+// around waits for the time that the bytes since the last batch take.
+func (h *throttle) around(ctx context.Context, c storagemw.Call) error {
+	if c.Op != storagemw.OpAppend || c.Done {
+		return nil
+	}
+	size := int64(c.At) - h.last.Swap(int64(c.At))
+	if !h.on.Load() || size <= 0 {
+		return nil
+	}
+	t := time.NewTimer(time.Duration(size) * time.Second / throttled)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// TestOverload holds the store at 1 MB/s under 1,000 connections: sends are
+// refused with a code that official clients retry, memory stays bounded, and
+// soon after the throttle ends everything is accepted again.
+func TestOverload(t *testing.T) {
+	var slow throttle
+	slow.on.Store(true)
+	b := startThrottled(t, &slow)
+
+	var accepted, refused, other atomic.Int64
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range overloadPeers {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			c, err := net.Dial("tcp", b.Address())
+			if err != nil {
+				other.Add(1)
+				return
+			}
+			defer c.Close()
+			go func() { <-stop; c.Close() }()
+			req := sendFrame("overload", int32(i%4), make([]byte, 1024))
+			for range overloadDepth - 1 {
+				if _, err := c.Write(req); err != nil {
+					return
+				}
+			}
+			var h command.Header
+			for {
+				if _, err := c.Write(req); err != nil {
+					return
+				}
+				f, err := readFrame(c)
+				if err != nil {
+					return
+				}
+				if h.Decode(&f) != nil {
+					other.Add(1)
+					return
+				}
+				switch h.Code {
+				case command.RespSuccess:
+					accepted.Add(1)
+				case command.RespServiceNotAvailable:
+					refused.Add(1)
+				default:
+					other.Add(1)
+				}
+			}
+		}()
+	}
+	require.Eventually(t, func() bool { return refused.Load() > 2*overloadPeers }, 30*time.Second, 20*time.Millisecond, "a throttled store refuses nothing")
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	t.Logf("throttled: %d accepted, %d refused, %d MiB from the system", accepted.Load(), refused.Load(), m.Sys>>20)
+	require.Less(t, m.Sys, uint64(memoryLimit))
+	require.Positive(t, accepted.Load())
+
+	slow.on.Store(false)
+	seenA, seenR := accepted.Load(), refused.Load()
+	require.Eventually(t, func() bool {
+		a, r := accepted.Load(), refused.Load()
+		well := a-seenA > overloadPeers && r == seenR
+		seenA, seenR = a, r
+		return well
+	}, 10*time.Second, 500*time.Millisecond, "sends are still refused after the throttle ended")
+	close(stop)
+	wg.Wait()
+	require.Zero(t, other.Load())
+}
+
+func startThrottled(t *testing.T, slow *throttle) *broker.Broker {
+	t.Helper()
+	fs := pflag.NewFlagSet("broker", pflag.ContinueOnError)
+	config.RegisterFlags(fs)
+	require.NoError(t, fs.Parse([]string{
+		"--data", t.TempDir(), "--listen", "127.0.0.1:0", "--storage", commitlog.NewFactory().Name(),
+		"--set", "mappedFileSizeCommitLog=67108864",
+	}))
+	l, err := config.Load(config.Options{Mode: config.Broker, Flags: fs, Hostname: "broker-a"})
+	require.NoError(t, err)
+	plugins, err := wiring.NewPlugins(
+		[]storage.Factory{storagemw.Wrap(commitlog.NewFactory(), storagemw.Faults(slow.around))}, nil,
+		[]replication.Factory{solo.NewFactory()}, []transport.Factory{remoting.NewFactory()})
+	require.NoError(t, err)
+	b, err := broker.New(t.Context(), broker.Params{Config: &l.Config, Plugins: plugins})
+	require.NoError(t, err)
+	require.NoError(t, b.Start(t.Context()))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		require.NoError(t, b.Shutdown(ctx))
+	})
+	return b
+}
+
+// sendFrame is a whole SEND_MESSAGE_V2 frame.
+func sendFrame(topic string, queue int32, body []byte) []byte {
+	w := command.Begin(nil, command.JSON, command.ReqSendMessageV2, 1, 0)
+	(&command.SendRequest{
+		ProducerGroup: []byte("p"), Topic: []byte(topic), DefaultTopic: []byte("TBW102"), DefaultTopicQueueNums: 4,
+		QueueID: queue, BornTimestamp: time.Now().UnixMilli(), MaxReconsumeTimes: -1,
+		Properties: []byte("UNIQ_KEY\x01" + strconv.Itoa(int(queue)) + "\x02"),
+	}).Append(&w)
+	return append(w.End(len(body)), body...)
+}
+
+func readFrame(r io.Reader) (command.Frame, error) {
+	var n [4]byte
+	if _, err := io.ReadFull(r, n[:]); err != nil {
+		return command.Frame{}, err
+	}
+	buf := make([]byte, 4+binary.BigEndian.Uint32(n[:]))
+	copy(buf, n[:])
+	if _, err := io.ReadFull(r, buf[4:]); err != nil {
+		return command.Frame{}, err
+	}
+	fs, _, _, err := command.Split(buf, nil, command.DefaultLimits())
+	if err != nil || len(fs) != 1 {
+		return command.Frame{}, io.ErrUnexpectedEOF
+	}
+	return fs[0], nil
+}
