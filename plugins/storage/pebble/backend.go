@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -26,7 +27,9 @@ type backend struct {
 	cache *pebble.Cache
 	files *deferFS
 	space space
-	// abandoned: a commit failed inside of Pebble, whose locks may be held.
+	// failed: a commit ended in Pebble's Fatalf. abandoned: at a place where
+	// Pebble holds locks, so that Close would wait for ever.
+	failed    error
 	abandoned bool
 }
 
@@ -63,8 +66,8 @@ func explain(err error) error {
 
 // Apply implements storekit.KV.
 func (b *backend) Apply(ops []storekit.Op, sync bool) (err error) {
-	if b.abandoned {
-		return errors.New("the database failed earlier")
+	if b.failed != nil {
+		return b.failed
 	}
 	size, grows := 0, false
 	for i := range ops {
@@ -106,7 +109,8 @@ func (b *backend) commit(batch *pebble.Batch) (err error) {
 		switch r := recover().(type) {
 		case nil:
 		case fatal:
-			b.abandoned = true
+			b.failed = r
+			b.abandoned = !strings.Contains(string(r), commitError)
 			err = r
 		default:
 			panic(r)
@@ -166,7 +170,7 @@ func (b *backend) damage(err error) error {
 // Sync implements storekit.KV.
 func (b *backend) Sync() error { return b.files.syncWAL() }
 
-// Close implements storekit.KV. A database that failed in the middle of a commit
+// Close implements storekit.KV. A database that failed where Pebble holds locks
 // cannot be closed; it stays locked until the process ends.
 func (b *backend) Close() error {
 	if b.abandoned {
@@ -176,6 +180,10 @@ func (b *backend) Close() error {
 	b.cache.Unref()
 	return err
 }
+
+// commitError begins what Pebble says when the log could not be written; it
+// holds no locks then.
+const commitError = "fatal commit error"
 
 // fatal is how Pebble's wish to end the process reaches commit.
 type fatal string

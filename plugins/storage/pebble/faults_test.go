@@ -1,0 +1,238 @@
+package pebble_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/plugins/storage/pebble"
+)
+
+var topic = message.Queue{Topic: "T"}
+
+// rig is a store with what is needed to append to it.
+type rig struct {
+	t      *testing.T
+	store  storage.Store
+	seq    *storage.Sequencer
+	w      *storagetest.Writer
+	failed atomic.Int32
+}
+
+func open(t *testing.T, fs vfs.FS, config string) *rig {
+	t.Helper()
+	r := &rig{t: t, w: storagetest.NewWriter(message.IndexRules{})}
+	p := storage.Params{Settings: plugin.Settings{Name: "pebble", Dir: "/db"}, Segment: 1 << 20}
+	p.Events.Failed = func(error) { r.failed.Add(1) }
+	s, err := pebble.NewFactoryOn(func() vfs.FS { return fs }).Build(t.Context(), p, plugin.Raw(config))
+	require.NoError(t, err)
+	require.NoError(t, s.Start(t.Context()))
+	r.store = s
+	r.seq = storagetest.OpenSequencer(t, s, nil, 1)
+	return r
+}
+
+func (r *rig) append(size int) error {
+	p := r.w.Pending([]storagetest.Message{{Queue: topic, Body: make([]byte, size)}})
+	require.NoError(r.t, r.seq.Assign(p, 0))
+	err := r.store.Append(r.t.Context(), &p.Batches[0])
+	if err != nil {
+		require.NoError(r.t, r.seq.Rewind(p))
+	}
+	return err
+}
+
+func (r *rig) sync() error { return r.store.Sync(r.t.Context(), r.store.State().Tail) }
+
+func (r *rig) max() int64 {
+	r.t.Helper()
+	var a storage.OffsetAnswers
+	require.NoError(r.t, r.store.Offsets(r.t.Context(), []storage.OffsetQuery{{Queue: topic}}, &a))
+	return a.Answers[0].Max
+}
+
+func (r *rig) close() {
+	r.t.Helper()
+	require.NoError(r.t, r.store.Shutdown(r.t.Context()))
+}
+
+// TestSyncIsDeferred: an Append alone does not reach the disk, Sync does. That it
+// reaches the system with a write is seen in the files at once.
+func TestSyncIsDeferred(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	r := open(t, fs, small)
+	for range 10 {
+		require.NoError(t, r.append(100))
+	}
+	lost := fs.CrashClone(vfs.CrashCloneCfg{})
+	killed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+	require.NoError(t, r.sync())
+	synced := fs.CrashClone(vfs.CrashCloneCfg{})
+	r.close()
+	for name, tc := range map[string]struct {
+		fs   vfs.FS
+		want int64
+	}{"power loss before Sync": {lost, 0}, "kill -9 before Sync": {killed, 10}, "power loss after Sync": {synced, 10}} {
+		r := open(t, tc.fs, small)
+		require.Equal(t, tc.want, r.max(), name)
+		r.close()
+	}
+}
+
+// TestTornByPowerLoss: some blocks that were not synced survive, others do not.
+// The database opens, with everything synced and a dense rest.
+func TestTornByPowerLoss(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for range 30 {
+		fs := vfs.NewCrashableMem()
+		r := open(t, fs, small)
+		synced := int64(0)
+		for i := range 60 {
+			require.NoError(t, r.append(rnd.IntN(40_000)))
+			if i == 20 {
+				require.NoError(t, r.sync())
+				synced = r.max()
+			}
+		}
+		crashed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rnd.IntN(101), RNG: rnd})
+		r.close()
+		r = open(t, crashed, small)
+		n := r.max()
+		require.GreaterOrEqual(t, n, synced)
+		var c storage.Chunk
+		for next := int64(0); next < n; next = c.Next {
+			c.Reset()
+			require.NoError(t, r.store.Read(t.Context(), storage.ReadRequest{Queue: topic, Offset: next}, &c))
+			require.Equal(t, storage.Found, c.Status)
+		}
+		c.Release()
+		require.NoError(t, r.append(10))
+		require.Equal(t, n+1, r.max())
+		r.close()
+	}
+}
+
+// TestFailedSync: the first failed sync fails the store for ever; reading goes on.
+func TestFailedSync(t *testing.T) {
+	fs := &faultFS{FS: vfs.NewMem()}
+	r := open(t, fs, small)
+	require.NoError(t, r.append(10))
+	fs.sync.Store(true)
+	require.ErrorIs(t, r.sync(), storage.ErrFailed)
+	fs.sync.Store(false)
+	require.ErrorIs(t, r.sync(), storage.ErrFailed)
+	require.ErrorIs(t, r.append(10), storage.ErrFailed)
+	require.Equal(t, int32(1), r.failed.Load())
+	require.Equal(t, int64(1), r.max())
+	require.ErrorIs(t, r.store.Shutdown(t.Context()), errInjected, "the log was never made durable, Shutdown says so")
+}
+
+// TestFailedWrite: Pebble wants to end the process; the store fails instead.
+func TestFailedWrite(t *testing.T) {
+	fs := &faultFS{FS: vfs.NewMem()}
+	r := open(t, fs, small)
+	require.NoError(t, r.append(10))
+	fs.write.Store(true)
+	require.ErrorIs(t, r.append(10), storage.ErrFailed)
+	fs.write.Store(false)
+	require.ErrorIs(t, r.append(10), storage.ErrFailed)
+	require.Equal(t, int32(1), r.failed.Load())
+	require.Equal(t, int64(1), r.max())
+	require.Error(t, r.store.Shutdown(t.Context()))
+	r = open(t, fs.FS, small)
+	require.Equal(t, int64(1), r.max())
+	r.close()
+}
+
+// TestFull: below the reserve nothing is written, and space brings it back.
+func TestFull(t *testing.T) {
+	fs := vfs.NewMem()
+	usage := func(free uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 30}) }
+	usage(65 << 20)
+	r := open(t, fs, `{"cacheBytes": 1048576, "memTableBytes": 1048576, "reserveBytes": 67108864}`)
+	require.NoError(t, r.append(1000))
+	usage(64 << 20)
+	n := r.max()
+	var err error
+	for range 2000 { // what was free at the last look may be used
+		if err = r.append(1000); err != nil {
+			break
+		}
+		n++
+	}
+	require.ErrorIs(t, err, storage.ErrFull)
+	require.ErrorIs(t, r.append(10), storage.ErrFull)
+	require.Equal(t, n, r.max())
+	require.NoError(t, r.sync())
+	usage(100 << 20)
+	require.NoError(t, r.append(10))
+	require.Equal(t, n+1, r.max())
+	require.Zero(t, r.failed.Load())
+	r.close()
+}
+
+func TestConfig(t *testing.T) {
+	f := pebble.NewFactory()
+	for raw, want := range map[string]string{
+		`{"cacheBytes": 1}`:      "cacheBytes is 1",
+		`{"memTableBytes": 1}`:   "memTableBytes is 1",
+		`{"reserveBytes": -1}`:   "reserveBytes is -1",
+		`{"maxOpenFiles": 1}`:    "maxOpenFiles is 1",
+		`{"cacheByte": 1048576}`: "unknown field",
+	} {
+		_, err := f.Describe(t.Context(), plugin.Raw(raw))
+		require.ErrorIs(t, err, plugin.ErrConfig)
+		require.ErrorContains(t, err, want)
+	}
+	d, err := f.Describe(t.Context(), nil)
+	require.NoError(t, err)
+	require.True(t, d.Has(storage.FacetRawLog))
+}
+
+var errInjected = errors.New("injected")
+
+// faultFS makes syncs and writes of write-ahead logs fail.
+type faultFS struct {
+	vfs.FS
+	sync, write atomic.Bool
+}
+
+func (f *faultFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.Create(name, c)
+	if err != nil || !strings.HasSuffix(name, ".log") {
+		return file, err
+	}
+	return &faultFile{file, f}, nil
+}
+
+func (f *faultFS) Unwrap() vfs.FS { return f.FS }
+
+type faultFile struct {
+	vfs.File
+	fs *faultFS
+}
+
+func (f *faultFile) SyncData() error {
+	if f.fs.sync.Load() {
+		return errInjected
+	}
+	return f.File.SyncData()
+}
+
+func (f *faultFile) Write(p []byte) (int, error) {
+	if f.fs.write.Load() {
+		return 0, errInjected
+	}
+	return f.File.Write(p)
+}
