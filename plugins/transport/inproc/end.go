@@ -18,7 +18,7 @@ const (
 	window = 256 << 10
 	// keepBuffer is the largest buffer, keepFrames the largest list of frames
 	// that an end keeps while it has nothing to do.
-	keepBuffer = 64 << 10
+	keepBuffer = 256 << 10
 	keepFrames = 1024
 )
 
