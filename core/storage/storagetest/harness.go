@@ -91,7 +91,7 @@ func Run(t *testing.T, harnesses ...Harness) {
 
 func runForm(t *testing.T, h Harness) {
 	facet(t, h, "store", false, slices.Concat(lifecycleCases, appendCases, readCases, offsetCases))
-	facet(t, h, "raw_log", h.Lacks.RawLog, rawLogCases)
+	facet(t, h, "raw_log", h.Lacks.RawLog, slices.Concat(rawLogCases, besideCases))
 	facet(t, h, "key_index", h.Lacks.KeyIndex, keyIndexCases)
 	facet(t, h, "retention", h.Lacks.Retention, retentionCases)
 	facet(t, h, "model", false, modelCases)
