@@ -41,7 +41,7 @@ func TestSplitCutsAtEveryByte(t *testing.T) {
 	c := frameOf(JSON, "{}", "body")
 	all := append(append(append([]byte{}, a...), b...), c...)
 	for n := 0; n <= len(all); n++ {
-		frames, used, want, err := Split(all[:n], nil, Limits{})
+		frames, used, size, err := Split(all[:n], nil, Limits{})
 		require.NoError(t, err)
 		ends := []int{len(a), len(a) + len(b), len(all)}
 		whole, wantUsed := 0, 0
@@ -54,9 +54,9 @@ func TestSplitCutsAtEveryByte(t *testing.T) {
 		require.Equal(t, wantUsed, used)
 		switch {
 		case n-used < 4:
-			require.Zero(t, want)
+			require.Zero(t, size)
 		default:
-			require.Equal(t, ends[whole]-used, want, "prefix of %d bytes", n)
+			require.Equal(t, ends[whole]-used, size, "prefix of %d bytes", n)
 		}
 	}
 	frames, _, _, err := Split(all, nil, DefaultLimits())

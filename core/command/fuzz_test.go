@@ -132,7 +132,8 @@ func FuzzHeaderJSON(f *testing.F) {
 		if !ok {
 			return
 		}
-		require.Equal(t, nums, [4]int32{h.Code, h.Flag, h.Opaque, h.Version})
+		got := [4]int32{h.Code, h.Flag, h.Opaque, h.Version}
+		require.Equal(t, nums, got)
 		want := map[string]string{}
 		for k, raw := range ext {
 			var s string

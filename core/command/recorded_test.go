@@ -70,9 +70,9 @@ func (r *recorded) frame(t testing.TB) Frame {
 		require.Equal(t, r.Bytes, used)
 		return frames[0]
 	}
-	_, _, want, err := Split(r.Wire, nil, DefaultLimits())
+	_, _, size, err := Split(r.Wire, nil, DefaultLimits())
 	require.NoError(t, err)
-	require.Equal(t, r.Bytes, want)
+	require.Equal(t, r.Bytes, size)
 	word := binary.BigEndian.Uint32(r.Wire[4:])
 	return Frame{Type: HeaderType(word >> 24), Header: r.Wire[8 : 8+word&MaxHeader], Body: r.Wire[8+word&MaxHeader:]}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -34,6 +35,7 @@ func TestBC39Values(t *testing.T) {
 		{name: "size overflows", key: "maxFrameSize", text: "9999999999GiB", kind: ErrBadValue, say: "from 64KiB to 1GiB"},
 		{name: "duration overflows", key: "flushIntervalCommitLog", text: "9223372036854775807", kind: ErrBadValue, say: "from 1ms to 10m"},
 		{name: "below the range", key: "defaultTopicQueueNums", text: "0", kind: ErrBadValue, say: "from 1 to 65535"},
+		{name: "below the range of a duration", key: "registerNameServerPeriod", text: "9999", kind: ErrBadValue, say: "from 10s to 1m"},
 		{name: "text for a number", key: "defaultTopicQueueNums", text: "eight", kind: ErrBadValue, say: "from 1 to 65535"},
 		{name: "fraction", key: "defaultTopicQueueNums", text: "8.5", kind: ErrBadValue, say: "whole number"},
 		{name: "empty number", key: "defaultTopicQueueNums", text: "", kind: ErrBadValue, say: "missing"},
@@ -74,7 +76,7 @@ func TestBC39Values(t *testing.T) {
 				}
 				e := fault(t, err)
 				require.ErrorIs(t, e, r.kind)
-				if !(layer == "environment" && r.kind == ErrUnknownKey) {
+				if !(layer == "environment" && errors.Is(r.kind, ErrUnknownKey)) {
 					require.ErrorContains(t, e, r.say)
 				} else {
 					require.ErrorContains(t, e, "HARDPOINT_"+envName(r.say), "the nearest variable")

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -60,5 +59,3 @@ func warned(l *Loaded, key string) bool {
 	}
 	return false
 }
-
-func isKind(e *Error, kind error) bool { return errors.Is(e, kind) }

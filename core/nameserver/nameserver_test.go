@@ -59,7 +59,7 @@ func factory(f fake) transport.Factory {
 		func(context.Context, transport.Params, struct{}) (fake, error) { return f, nil })
 }
 
-func config() Config {
+func fakeConfig() Config {
 	c := NewDefaultConfig()
 	c.Transport, c.Listen.Address = "fake", "x"
 	return c
@@ -68,7 +68,7 @@ func config() Config {
 func TestModule(t *testing.T) {
 	var events []string
 	var s *Server
-	app, err := wiring.New(wiring.Options{}, wiring.Transport(factory(fake{events: &events})), fx.Supply(config()), Module, fx.Populate(&s))
+	app, err := wiring.New(wiring.Options{}, wiring.Transport(factory(fake{events: &events})), fx.Supply(fakeConfig()), Module, fx.Populate(&s))
 	require.NoError(t, err)
 	require.Empty(t, events)
 	require.Empty(t, s.Address())
@@ -87,7 +87,7 @@ func TestUnknownTransport(t *testing.T) {
 func TestStartThatFails(t *testing.T) {
 	for _, tc := range []struct{ fail, message string }{{"start", "transport fake: fails"}, {"serve x", "namesrvListen x: fails"}} {
 		var events []string
-		s, err := New(t.Context(), plugin.Settings{}, config(), factory(fake{&events, tc.fail}))
+		s, err := New(t.Context(), plugin.Settings{}, fakeConfig(), factory(fake{&events, tc.fail}))
 		require.NoError(t, err)
 		require.ErrorContains(t, s.Start(t.Context()), tc.message)
 		require.Equal(t, "shutdown", events[len(events)-1], "what was taken is released")

@@ -26,7 +26,7 @@ var fsTypes = map[uint32]string{
 }
 
 func fsType(st *unix.Statfs_t) (name string, copyOnWrite bool) {
-	magic := uint32(st.Type) //nolint:gosec // the magic number has 32 bits, whatever the field has
+	magic := uint32(st.Type) // the magic number has 32 bits, whatever the field has
 	switch magic {
 	case unix.BTRFS_SUPER_MAGIC, unix.BCACHEFS_SUPER_MAGIC, zfsMagic:
 		copyOnWrite = true
@@ -44,9 +44,9 @@ func (OS) Usage(dir string) (Usage, error) {
 	if err := retry(func() error { return unix.Statfs(dir, &st) }); err != nil {
 		return Usage{}, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	unit := uint64(st.Frsize) //nolint:gosec // never negative; blocks are counted in fragments
+	unit := uint64(st.Frsize) // blocks are counted in fragments
 	if unit == 0 {
-		unit = uint64(st.Bsize) //nolint:gosec // never negative
+		unit = uint64(st.Bsize)
 	}
 	u := Usage{Total: st.Blocks * unit, Free: st.Bfree * unit, Available: st.Bavail * unit}
 	u.Type, u.CopyOnWrite = fsType(&st)

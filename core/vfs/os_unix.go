@@ -42,7 +42,7 @@ func idOf(info fs.FileInfo) (id fileID, ok bool) {
 	if !ok {
 		return fileID{}, false
 	}
-	return fileID{uint64(st.Dev), st.Ino}, true //nolint:gosec // signed on darwin, and only compared
+	return fileID{uint64(st.Dev), st.Ino}, true // the device is signed on darwin, and only compared
 }
 
 // locks is the state of the process and not of an OS value, because so are POSIX record locks: they belong to the

@@ -118,7 +118,8 @@ func checkBroker(b *command.BrokerID) error {
 	case b.BrokerID < 0:
 		return fmt.Errorf("registration of broker %q: brokerId is %d, ids start at 0", b.BrokerName, b.BrokerID)
 	}
-	if _, _, err := net.SplitHostPort(b.BrokerAddr); err != nil || strings.ContainsAny(b.BrokerAddr, " \t\r\n,;\"{}\\") {
+	host, port, err := net.SplitHostPort(b.BrokerAddr)
+	if err != nil || host == "" || port == "" || strings.ContainsAny(b.BrokerAddr, " \t\r\n,;\"{}\\") {
 		return fmt.Errorf("registration of broker %q: brokerAddr %q is no host:port", b.BrokerName, b.BrokerAddr)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -312,6 +313,24 @@ func TestOrderConfig(t *testing.T) {
 		require.Equal(t, want, c.route("A").OrderTopicConf)
 		require.JSONEq(t, `{"table":{"A":"a:4"}}`, c.register(masterA).body, "brokers are told in any case")
 	}
+}
+
+// A header that does not fit must not put the frame's length at odds with what
+// is sent: the peer would take the next frame's bytes for a body.
+func TestAnswerThatDoesNotFit(t *testing.T) {
+	s := newServer(t, nil)
+	c := open(t, s)
+	require.NoError(t, s.kv.set(orderNamespace, "A", "a:4", false))
+	head := command.RegisterBrokerRequest{
+		BrokerID:     command.BrokerID{BrokerName: "a", BrokerAddr: masterA.addr, ClusterName: "C"},
+		HAServerAddr: strings.Repeat("\x01", 4<<20), // six times as long in JSON
+	}
+	out := c.raw(request(command.RocketMQ, command.ReqRegisterBroker, 0, &head, nil))
+	require.Len(t, out, 1)
+	require.Equal(t, command.RespSuccess, out[0].code, out[0].remark)
+	slave := c.register(slaveA) // decode checks the length
+	require.Equal(t, command.RespSystemError, slave.code)
+	require.Contains(t, slave.remark, "header too large")
 }
 
 func TestKVIsKept(t *testing.T) {

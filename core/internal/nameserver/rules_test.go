@@ -110,6 +110,8 @@ func TestRegistrationRules(t *testing.T) {
 			[]step{{slaveA.with(func(r *reg) { r.acting = true }), 0}}, "A", map[string]string{"a/1": slaveA.addr, "a": "4"}},
 		{"a negative id is refused", []step{{masterA.with(func(r *reg) { r.id = -1 }), command.RespSystemError}}, "A", nil},
 		{"an address without port is refused", []step{{masterA.with(func(r *reg) { r.addr = "10.0.0.1" }), command.RespSystemError}}, "A", nil},
+		{"an address without host is refused", []step{{masterA.with(func(r *reg) { r.addr = ":10911" }), command.RespSystemError}}, "A", nil},
+		{"an address with an empty port is refused", []step{{masterA.with(func(r *reg) { r.addr = "10.0.0.1:" }), command.RespSystemError}}, "A", nil},
 		{"an address that breaks the Go client is refused", []step{{masterA.with(func(r *reg) { r.addr = "a,b:1" }), command.RespSystemError}}, "A", nil},
 		{"an IPv6 address is served", []step{{masterA.with(func(r *reg) { r.addr = "[fd00::1]:10911" }), 0}}, "A", map[string]string{"a/0": "[fd00::1]:10911", "a": "6"}},
 		{"a broker without name is refused", []step{{masterA.with(func(r *reg) { r.name = "" }), command.RespSystemError}}, "A", nil},

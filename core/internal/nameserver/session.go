@@ -113,9 +113,6 @@ func (r *reply) finish() {
 		r.fields(w)
 	}
 	w.Remark(r.remark)
-	r.w.buf = w.End(len(r.body))
-	if w.Err() != nil {
-		r.body = nil
-	}
+	r.w.buf = w.End(len(r.body)) // a header that had to be replaced keeps the body
 	r.w.out = append(r.w.out, command.Frame{Type: h.Type, Header: r.w.buf[from:], Body: r.body})
 }

@@ -64,7 +64,7 @@ type member struct {
 
 // topic is one entry of the table of topics.
 type topic struct {
-	queues atomic.Pointer[[]queue] // by broker name; replaced, never changed; nil: not to be found
+	queues atomic.Pointer[[]queue] // by broker name, never empty; replaced, never changed
 	answer atomic.Pointer[answer]
 }
 
@@ -229,9 +229,7 @@ func (t *table) putTopics(g *group, configs map[string]command.TopicConfig, chan
 
 // find returns the place of a broker's entry.
 func (tp *topic) find(broker string) (qs []queue, at int, found bool) {
-	if p := tp.queues.Load(); p != nil {
-		qs = *p
-	}
+	qs = *tp.queues.Load()
 	at, found = slices.BinarySearchFunc(qs, broker, func(q queue, name string) int { return cmp.Compare(q.data.BrokerName, name) })
 	return qs, at, found
 }

@@ -3,7 +3,6 @@ package rpc_test
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -336,7 +335,7 @@ func TestGarbageClosesClient(t *testing.T) {
 	<-c.Done()
 	_, err = c.Call(t.Context(), rpc.Request(codeEcho, nil, nil))
 	require.ErrorIs(t, err, transport.ErrClosed)
-	require.True(t, errors.Is(err, command.ErrHeader), "%v", err)
+	require.ErrorIs(t, err, command.ErrHeader)
 }
 
 func BenchmarkCall(b *testing.B) {

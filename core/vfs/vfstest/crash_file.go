@@ -99,8 +99,8 @@ func diskCopy(to, from []byte) {
 			binary.NativeEndian.PutUint64(to, word)
 		}
 	}
-	for i, b := range from {
-		to[i] = b
+	for ; len(from) > 0; to, from = to[1:], from[1:] {
+		to[0] = from[0]
 	}
 }
 
