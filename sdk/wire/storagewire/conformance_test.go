@@ -1,0 +1,29 @@
+package storagewire_test
+
+import (
+	"testing"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
+	"github.com/hardpointmq/hardpoint/plugins/storage/pebble"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
+)
+
+// TestConformance runs the suite over the wire, both halves in this process.
+func TestConformance(t *testing.T) {
+	p := newPair(t, memory.NewFactory(), pebble.NewFactory())
+	storagetest.Run(t, storagetest.Harness{
+		Factory: storagewire.NewFactory(memory.Name, p), Form: storagetest.Wire,
+		Lacks: storagetest.Lacks{ProcessDeath: true, Reopen: true},
+	})
+	storagetest.Run(t, storagetest.Harness{
+		Factory: storagewire.NewFactory(pebble.Name, p), Form: storagetest.Wire,
+		Config: plugin.Raw(`{"cacheBytes": 1048576, "memTableBytes": 1048576}`),
+	})
+}
+
+func BenchmarkStore(b *testing.B) {
+	p := newPair(b, memory.NewFactory())
+	storagetest.Benchmark(b, storagetest.Harness{Factory: storagewire.NewFactory(memory.Name, p)})
+}

@@ -1,0 +1,61 @@
+// Package storagewire carries the storage contract between a host and a plugin
+// process: one adapter pair for every storage plugin. [NewFactory] is the host's
+// half, [NewServer] the plugin's. What a store is, how it is configured and what
+// it answers does not change with the form.
+//
+// # Three connections
+//
+// gRPC carries control: Describe, Open, Start, Shutdown, State, Segments, Find
+// (package storagepb). Everything that holds payload, changes the log or comes
+// once per request of a client goes over two data sockets per instance, raw
+// frames on Unix sockets, because gRPC alone costs more than the store itself.
+// The host makes a directory with mode 0700 for them, Open answers with the
+// socket's path and a nonce, the host connects twice and removes the directory
+// again: nothing is left behind whoever is killed.
+//
+//   - The log connection ('L') carries what changes the log, one call at a time,
+//     as the contract has it: Append, Publish, Truncate, Reset, Expire, Drop. At
+//     both ends the calling goroutine itself reads and writes.
+//   - The read connection ('R') carries all else, many calls at once: Read, Get,
+//     ReadLog, Offsets, Sync; cancellations of either connection; events that
+//     belong to no call.
+//
+// A connection begins with the 32 bytes of the nonce and the role. A frame has a
+// head of 24 bytes, little endian: uint32 length of the body, uint8 kind, 3
+// bytes zero, uint64 id of the call (of an event: its number), int64 nanoseconds
+// that the caller still has, 0 for no deadline. Numbers in bodies are varints of
+// encoding/binary, strings have their length before them. The bytes of records
+// come last in their frame, so that they are written from and read to where they
+// are: a batch crosses with one system call at each side.
+//
+// # Events
+//
+// Events are one ordered stream: each has a number, and the host delivers them
+// by it, whichever connection brought them. Those that belong to a call have
+// returned at the host when the call returns there. Publishing what came through
+// the log connection needs no units on the wire: the answer says how far, the
+// host has them. What was in the log before (after Start with Explicit) is sent
+// with its units.
+//
+// # State
+//
+// Every answer to a write, and every event, carries the marks of the log with a
+// number that orders them. State at the host is a copy of the newest, so it costs
+// no call. What a plugin makes durable by itself is therefore known late.
+//
+// # Errors
+//
+// The sentinels of storage, plugin and context and *storage.CorruptError keep
+// their identity; the text is that of the plugin. When the process is gone,
+// every call under way and later fails with plugin.ErrUnavailable (those that
+// change the log, and Sync, with storage.ErrFailed too), and Events.Failed is
+// called once. It stays so until a new store is built and started.
+//
+// # Limits
+//
+// A frame holds at most 1 GiB. There is no other limit on records: gRPC's 4 MiB
+// do not apply, because payload does not use it.
+//
+// What does not cross: Logger (the plugin logs to stderr, the host re-labels),
+// Meter and Clock (the plugin has its own).
+package storagewire

@@ -1,0 +1,335 @@
+package storagewire
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
+)
+
+// readConn carries all calls that do not change the log, many at once.
+type readConn struct {
+	send sender
+	mu   sync.Mutex
+	wait map[uint64]*call
+	over error // no answer will come
+}
+
+func (r *readConn) open(c net.Conn) {
+	if c != nil {
+		r.send.conn, r.wait = c, map[uint64]*call{}
+	}
+}
+
+// call waits for an answer; body is its own then.
+type call struct {
+	done chan struct{}
+	kind kind
+	body *[]byte
+	err  error
+}
+
+var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
+
+// release gives back the answer and the call.
+func (c *call) release() {
+	if c.body != nil {
+		giveBuffer(c.body)
+	}
+	c.body, c.err = nil, nil
+	calls.Put(c)
+}
+
+// Release implements storage.Lease.
+func (c *call) Release() { c.release() }
+
+// ask sends the request in out, which it takes, and waits for the answer. When
+// ctx ends first, the plugin is told and nobody waits for it.
+func (s *store) ask(ctx context.Context, k kind, out *[]byte) (*call, error) {
+	defer giveBuffer(out)
+	if err := s.running(ctx); err != nil {
+		return nil, err
+	}
+	left, err := timeout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, c := s.last.Add(1), calls.Get().(*call)
+	finish(*out, 0, k, id, left, 0)
+	r := &s.read
+	r.mu.Lock()
+	if err := r.over; err != nil {
+		r.mu.Unlock()
+		c.release()
+		return nil, err
+	}
+	r.wait[id] = c
+	r.mu.Unlock()
+	if err := r.send.send(*out); err != nil {
+		_ = s.gone(err) // the reader ends all calls
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		r.mu.Lock()
+		_, mine := r.wait[id]
+		delete(r.wait, id)
+		r.mu.Unlock()
+		if mine {
+			c.release()
+			s.cancel(id, 0)
+			return nil, ctx.Err()
+		}
+		<-c.done // the answer is on its way into c
+	}
+	if c.err != nil {
+		err := c.err
+		c.release()
+		return nil, err
+	}
+	if c.kind == kindFailed {
+		err, bad := readFailure(*c.body)
+		c.release()
+		if bad != nil || err == nil {
+			return nil, s.gone(fmt.Errorf("%w: an answer that failed without an error (%w)", errFrame, bad))
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// cancel tells the plugin that nobody waits for a call; onLog is 1 for one of
+// the log connection.
+func (s *store) cancel(id uint64, onLog int64) {
+	out := begin(nil)
+	finish(out, 0, kindCancel, id, onLog, 0)
+	_ = s.read.send.send(out) // a broken connection ends the call anyway
+}
+
+// reader hands out the answers until the connection ends.
+func (s *store) reader() {
+	r := &s.read
+	err := s.readAnswers()
+	err = s.gone(err)
+	r.mu.Lock()
+	r.over = err
+	all := r.wait
+	r.wait = map[uint64]*call{}
+	r.mu.Unlock()
+	for _, c := range all {
+		c.err = err
+		c.done <- struct{}{}
+	}
+}
+
+func (s *store) readAnswers() error {
+	r := &s.read
+	in := bufio.NewReaderSize(r.send.conn, 4096)
+	var b [headSize]byte
+	for {
+		if _, err := io.ReadFull(in, b[:]); err != nil {
+			return err
+		}
+		h, err := parseHead(b[:])
+		if err != nil {
+			return err
+		}
+		if h.kind == kindEvent {
+			if err := s.readOneEvent(in, &h); err != nil {
+				return err
+			}
+			continue
+		}
+		r.mu.Lock()
+		c := r.wait[h.id]
+		delete(r.wait, h.id)
+		r.mu.Unlock()
+		switch {
+		case c == nil: // nobody waits any more
+			_, err = in.Discard(int(h.size))
+		default:
+			c.kind = h.kind
+			c.body = takeBuffer()
+			if *c.body, err = readBody((*c.body)[:0], in, int(h.size)); err != nil {
+				err = s.gone(err)
+				c.err = err
+			}
+			c.done <- struct{}{}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// readOneEvent leaves the delivery to a goroutine: receivers may call Read.
+func (s *store) readOneEvent(in io.Reader, h *head) error {
+	body, err := readBody(nil, in, int(h.size))
+	if err != nil {
+		return err
+	}
+	e, err := readEvent(body)
+	if err != nil {
+		return err
+	}
+	id := h.id
+	s.spawn(func() { s.event(id, &e) })
+	return nil
+}
+
+// bodyStep bounds what is reserved before bytes arrive.
+const bodyStep = 1 << 20
+
+// readBody appends n bytes.
+func readBody(b []byte, in io.Reader, n int) ([]byte, error) {
+	for n > 0 {
+		step := min(n, max(bodyStep, len(b)))
+		start := len(b)
+		if cap(b)-start < step {
+			b = append(make([]byte, 0, start+step), b...)
+		}
+		b = b[:start+step]
+		if _, err := io.ReadFull(in, b[start:]); err != nil {
+			return b[:start], err
+		}
+		n -= step
+	}
+	return b, nil
+}
+
+// chunk does the calls that give records; c is empty.
+func (s *store) chunk(ctx context.Context, k kind, out *[]byte, topic string, c *storage.Chunk) error {
+	a, err := s.ask(ctx, k, out)
+	if err != nil {
+		return err
+	}
+	if err := readChunk(*a.body, topic, c); err != nil {
+		a.release()
+		c.Reset()
+		return s.gone(err)
+	}
+	c.Lease = a
+	return nil
+}
+
+// Read implements storage.Store.
+func (s *store) Read(ctx context.Context, r storage.ReadRequest, c *storage.Chunk) error {
+	c.Reset()
+	out := takeBuffer()
+	*out = putReadRequest(begin((*out)[:0]), &r)
+	return s.chunk(ctx, kindRead, out, r.Queue.Topic, c)
+}
+
+// Get implements storage.Store.
+func (s *store) Get(ctx context.Context, at []message.Position, c *storage.Chunk) error {
+	c.Reset()
+	out := takeBuffer()
+	*out = putPositions(begin((*out)[:0]), at)
+	return s.chunk(ctx, kindGet, out, "", c)
+}
+
+// Offsets implements storage.Store.
+func (s *store) Offsets(ctx context.Context, q []storage.OffsetQuery, a *storage.OffsetAnswers) error {
+	a.Answers = a.Answers[:0]
+	out := takeBuffer()
+	*out = putQueries(begin((*out)[:0]), q)
+	c, err := s.ask(ctx, kindOffsets, out)
+	if err != nil {
+		return err
+	}
+	defer c.release()
+	if err := readAnswers(*c.body, q, a); err != nil {
+		a.Answers = a.Answers[:0]
+		return s.gone(err)
+	}
+	return nil
+}
+
+// Sync implements storage.Store.
+func (s *store) Sync(ctx context.Context, end message.Position) error {
+	out := takeBuffer()
+	*out = putInt(begin((*out)[:0]), end)
+	c, err := s.ask(ctx, kindSync, out)
+	if err != nil {
+		return writeError(err)
+	}
+	o, err := readOutcome(*c.body)
+	c.release()
+	if err != nil {
+		return writeError(s.gone(err))
+	}
+	if s.note(&o.marks) {
+		s.refresh(ctx)
+	}
+	return o.err
+}
+
+// retention is the facet.
+type retention struct{ s *store }
+
+// Segments implements storage.Retention.
+func (r retention) Segments(ctx context.Context) ([]storage.Segment, error) {
+	if err := r.s.running(ctx); err != nil {
+		return nil, err
+	}
+	a, err := r.s.proc.Control().Segments(ctx, &storagepb.SegmentsRequest{Instance: r.s.id})
+	if err = fromRPC(ctx, err, a.GetFailure()); err != nil {
+		return nil, err
+	}
+	out := make([]storage.Segment, 0, len(a.GetSegments()))
+	for _, g := range a.GetSegments() {
+		out = append(out, storage.Segment{
+			At: message.Position(g.GetAt()), Bytes: g.GetBytes(),
+			FirstStoreTime: g.GetFirstStoreTime(), LastStoreTime: g.GetLastStoreTime(), Leases: g.GetLeases(),
+		})
+	}
+	return out, nil
+}
+
+// Expire implements storage.Retention.
+func (r retention) Expire(ctx context.Context, first message.Position) error {
+	return r.s.move(ctx, kindExpire, first)
+}
+
+// Drop implements storage.Retention.
+func (r retention) Drop(ctx context.Context, q []message.Queue) error {
+	s := r.s
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	if err := s.running(ctx); err != nil {
+		return writeError(err)
+	}
+	ends := make([]message.Unit, len(q))
+	for i := range q {
+		ends[i].Queue = q[i]
+	}
+	s.log.out = putEnds(begin(s.log.out[:0]), ends)
+	return s.change(ctx, kindDrop)
+}
+
+// keyIndex is the facet.
+type keyIndex struct{ s *store }
+
+// Find implements storage.KeyIndex.
+func (k keyIndex) Find(ctx context.Context, q storage.KeyQuery, at []message.Position) ([]message.Position, error) {
+	at = at[:0]
+	if err := k.s.running(ctx); err != nil {
+		return at, err
+	}
+	a, err := k.s.proc.Control().Find(ctx, &storagepb.FindRequest{
+		Instance: k.s.id, Topic: q.Topic, Key: q.Key, From: q.From, To: q.To, Max: q.Max,
+	})
+	if err = fromRPC(ctx, err, a.GetFailure()); err != nil {
+		return at, err
+	}
+	for _, p := range a.GetAt() {
+		at = append(at, message.Position(p))
+	}
+	return at, nil
+}

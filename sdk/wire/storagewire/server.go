@@ -1,0 +1,262 @@
+package storagewire
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
+)
+
+// Server is the plugin's half: it serves the stores of some factories. One
+// process serves many instances.
+type Server struct {
+	storagepb.UnimplementedStorageServer
+
+	logger    func(slog.Level) *slog.Logger
+	factories map[string]storage.Factory
+
+	mu        sync.Mutex
+	last      uint64
+	instances map[uint64]*instance
+	closed    bool
+}
+
+// NewServer makes a Server. logger makes the logger of an instance, for the
+// lowest level that the host wants; nil discards.
+func NewServer(logger func(slog.Level) *slog.Logger, factories ...storage.Factory) *Server {
+	if logger == nil {
+		logger = func(slog.Level) *slog.Logger { return slog.New(slog.DiscardHandler) }
+	}
+	s := &Server{logger: logger, factories: map[string]storage.Factory{}, instances: map[uint64]*instance{}}
+	for _, f := range factories {
+		s.factories[f.Name()] = f
+	}
+	return s
+}
+
+// Close shuts down all instances, for a host that ended without doing so.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	all := s.instances
+	s.instances = map[uint64]*instance{}
+	s.mu.Unlock()
+	var err error
+	for _, i := range all {
+		err = errors.Join(err, i.shutdown(ctx))
+	}
+	return err
+}
+
+func (s *Server) factory(name string) (storage.Factory, error) {
+	if f := s.factories[name]; f != nil {
+		return f, nil
+	}
+	var names []string
+	for n := range s.factories {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return nil, fmt.Errorf("%w: the plugin process does not serve the storage plugin %q, but %s", plugin.ErrConfig, name, strings.Join(names, ", "))
+}
+
+func (s *Server) instance(id uint64) (*instance, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := s.instances[id]; i != nil {
+		return i, nil
+	}
+	return nil, storage.ErrNotRunning
+}
+
+// params are those of an instance without events.
+func (s *Server) params(p *storagepb.Params) storage.Params {
+	out := storage.Params{
+		Settings: plugin.Settings{
+			Name: p.GetName(), Dir: p.GetDir(), Logger: s.logger(slog.Level(p.GetLogLevel())),
+		}.WithDefaults(),
+		Segment: p.GetSegment(), Index: message.IndexRules{DelayLevels: p.GetDelayLevels()}, LogID: p.GetLogId(),
+	}
+	if p.GetExplicitPublish() {
+		out.Publish = storage.Explicit
+	}
+	return out
+}
+
+func toParams(p *storage.Params) *storagepb.Params {
+	out := &storagepb.Params{
+		Name: p.Name, Dir: p.Dir, Segment: p.Segment, ExplicitPublish: p.Publish == storage.Explicit,
+		DelayLevels: p.Index.DelayLevels, LogId: p.LogID, LogLevel: int32(slog.LevelError),
+	}
+	for _, l := range []slog.Level{slog.LevelWarn, slog.LevelInfo, slog.LevelDebug} {
+		if p.Logger.Enabled(context.Background(), l) {
+			out.LogLevel = int32(l)
+		}
+	}
+	return out
+}
+
+func toCapabilities(c storage.Capabilities) *storagepb.Capabilities {
+	return &storagepb.Capabilities{Facets: c.Facets(), SurvivesProcessDeath: c.Survives == storage.SurvivesProcessDeath}
+}
+
+// Describe implements storagepb.StorageServer.
+func (s *Server) Describe(ctx context.Context, r *storagepb.DescribeRequest) (*storagepb.DescribeResponse, error) {
+	out, err := s.describe(ctx, r)
+	if err != nil {
+		return &storagepb.DescribeResponse{Failure: toFailure(err)}, nil
+	}
+	return out, nil
+}
+
+func (s *Server) describe(ctx context.Context, r *storagepb.DescribeRequest) (*storagepb.DescribeResponse, error) {
+	f, err := s.factory(r.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	d, err := f.Describe(ctx, r.GetConfig())
+	if err != nil {
+		return nil, err
+	}
+	out := &storagepb.DescribeResponse{
+		Name: d.Name, Version: d.Version, Contract: d.Contract, Facets: d.Facets, Needs: d.Needs,
+		LargestRecord: d.LargestRecord, Schema: d.Schema,
+	}
+	if r.GetParams() != nil {
+		st, err := f.Build(ctx, s.params(r.GetParams()), r.GetConfig())
+		if err != nil {
+			return nil, err
+		}
+		out.Capabilities = toCapabilities(st.Capabilities())
+		if err := st.Shutdown(ctx); err != nil {
+			return nil, fmt.Errorf("shut down a store that was never started: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// Open implements storagepb.StorageServer.
+func (s *Server) Open(ctx context.Context, r *storagepb.OpenRequest) (*storagepb.OpenResponse, error) {
+	out, err := s.open(ctx, r)
+	if err != nil {
+		return &storagepb.OpenResponse{Failure: toFailure(err)}, nil
+	}
+	return out, nil
+}
+
+func (s *Server) open(ctx context.Context, r *storagepb.OpenRequest) (*storagepb.OpenResponse, error) {
+	f, err := s.factory(r.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	i := newInstance()
+	p := s.params(r.GetParams())
+	i.logger = p.Logger
+	p.Events = i.events()
+	if i.store, err = f.Build(ctx, p, r.GetConfig()); err != nil {
+		return nil, err
+	}
+	i.caps = i.store.Capabilities()
+	path := filepath.Join(r.GetSocketDir(), "data")
+	if i.ln, err = net.Listen("unix", path); err != nil {
+		return nil, fmt.Errorf("listen on the data socket: %w", err)
+	}
+	i.nonce = make([]byte, nonceSize)
+	_, _ = rand.Read(i.nonce) // never fails
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		_ = i.ln.Close()
+		return nil, storage.ErrNotRunning
+	}
+	s.last++
+	s.instances[s.last] = i
+	i.tasks.Go(i.accept)
+	return &storagepb.OpenResponse{
+		Instance: s.last, Capabilities: toCapabilities(i.caps), Socket: path, Nonce: i.nonce,
+	}, nil
+}
+
+// Start implements storagepb.StorageServer.
+func (s *Server) Start(ctx context.Context, r *storagepb.StartRequest) (*storagepb.StartResponse, error) {
+	i, err := s.instance(r.GetInstance())
+	if err == nil {
+		err = i.start(ctx)
+	}
+	if err != nil {
+		return &storagepb.StartResponse{Failure: toFailure(err)}, nil
+	}
+	return &storagepb.StartResponse{State: i.state()}, nil
+}
+
+// Shutdown implements storagepb.StorageServer.
+func (s *Server) Shutdown(ctx context.Context, r *storagepb.ShutdownRequest) (*storagepb.ShutdownResponse, error) {
+	s.mu.Lock()
+	i := s.instances[r.GetInstance()]
+	delete(s.instances, r.GetInstance())
+	s.mu.Unlock()
+	if i == nil {
+		return &storagepb.ShutdownResponse{}, nil
+	}
+	return &storagepb.ShutdownResponse{Failure: toFailure(i.shutdown(ctx))}, nil
+}
+
+// State implements storagepb.StorageServer.
+func (s *Server) State(_ context.Context, r *storagepb.StateRequest) (*storagepb.StateResponse, error) {
+	i, err := s.instance(r.GetInstance())
+	if err != nil {
+		return &storagepb.StateResponse{Failure: toFailure(err)}, nil
+	}
+	return &storagepb.StateResponse{State: i.state()}, nil
+}
+
+// Segments implements storagepb.StorageServer.
+func (s *Server) Segments(ctx context.Context, r *storagepb.SegmentsRequest) (*storagepb.SegmentsResponse, error) {
+	out := &storagepb.SegmentsResponse{}
+	i, err := s.instance(r.GetInstance())
+	if err == nil && i.caps.Retention == nil {
+		err = storage.ErrUnsupported
+	}
+	if err == nil {
+		var segs []storage.Segment
+		segs, err = i.caps.Retention.Segments(ctx)
+		for _, g := range segs {
+			out.Segments = append(out.Segments, &storagepb.Segment{
+				At: int64(g.At), Bytes: g.Bytes, FirstStoreTime: g.FirstStoreTime, LastStoreTime: g.LastStoreTime, Leases: g.Leases,
+			})
+		}
+	}
+	out.Failure = toFailure(err)
+	return out, nil
+}
+
+// Find implements storagepb.StorageServer.
+func (s *Server) Find(ctx context.Context, r *storagepb.FindRequest) (*storagepb.FindResponse, error) {
+	out := &storagepb.FindResponse{}
+	i, err := s.instance(r.GetInstance())
+	if err == nil && i.caps.KeyIndex == nil {
+		err = storage.ErrUnsupported
+	}
+	if err == nil {
+		var at []message.Position
+		at, err = i.caps.KeyIndex.Find(ctx, storage.KeyQuery{
+			Topic: r.GetTopic(), Key: r.GetKey(), From: r.GetFrom(), To: r.GetTo(), Max: r.GetMax(),
+		}, nil)
+		for _, p := range at {
+			out.At = append(out.At, int64(p))
+		}
+	}
+	out.Failure = toFailure(err)
+	return out, nil
+}

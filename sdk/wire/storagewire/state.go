@@ -1,0 +1,172 @@
+package storagewire
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
+)
+
+// marks is the part of a State that changes with every write; it stands in every
+// answer to a write and in every event, so that the host's State costs no call.
+type marks struct {
+	version                         uint64
+	first, published, durable, tail message.Position
+	lastStoreTime                   int64
+	damaged                         int
+}
+
+func marksOf(version uint64, st *storage.State) marks {
+	return marks{version, st.First, st.Published, st.Durable, st.Tail, st.LastStoreTime, len(st.Damaged)}
+}
+
+func putMarks(b []byte, m *marks) []byte {
+	b = putUint(b, m.version)
+	b = putInt(b, m.first)
+	b = putInt(b, m.published)
+	b = putInt(b, m.durable)
+	b = putInt(b, m.tail)
+	b = putInt(b, m.lastStoreTime)
+	return putUint(b, uint64(m.damaged))
+}
+
+func readMarks(d *decoder) (m marks) {
+	m.version = d.uint()
+	m.first, m.published = message.Position(d.int()), message.Position(d.int())
+	m.durable, m.tail = message.Position(d.int()), message.Position(d.int())
+	m.lastStoreTime = d.int()
+	m.damaged = int(d.uint() & (1<<31 - 1))
+	return m
+}
+
+// outcome answers a write and Sync. own, when not 0, is the number of an event:
+// everything below upTo was published, and all of it since the last time came
+// through this connection, so that the host has the units.
+type outcome struct {
+	marks marks
+	own   uint64
+	upTo  message.Position
+	err   error
+}
+
+func putOutcome(b []byte, o *outcome) []byte {
+	b = putMarks(b, &o.marks)
+	b = putUint(b, o.own)
+	b = putInt(b, o.upTo)
+	if o.err != nil {
+		b = putProto(b, toFailure(o.err))
+	}
+	return b
+}
+
+func readOutcome(body []byte) (o outcome, err error) {
+	d := decoder{b: body}
+	o.marks = readMarks(&d)
+	o.own = d.uint()
+	o.upTo = message.Position(d.int())
+	if o.err, err = readFailure(d.b); err != nil {
+		return o, err
+	}
+	d.b = nil
+	return o, d.done("an outcome")
+}
+
+func putProto(b []byte, m proto.Message) []byte {
+	out, err := proto.MarshalOptions{}.MarshalAppend(b, m)
+	if err != nil { // text that is no UTF-8
+		out, _ = proto.MarshalOptions{}.MarshalAppend(b, &storagepb.Failure{Text: fmt.Sprintf("an error that cannot be sent: %+q", err.Error())})
+	}
+	return out
+}
+
+// readFailure gives a nil error for no bytes.
+func readFailure(b []byte) (failure, err error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	var f storagepb.Failure
+	if err := proto.Unmarshal(b, &f); err != nil {
+		return nil, fmt.Errorf("%w: an error: %w", errFrame, err)
+	}
+	return fromFailure(&f), nil
+}
+
+// eventKind is one of storage.Events.
+type eventKind uint8
+
+const (
+	eventPublished eventKind = iota + 1
+	eventTruncated
+	eventExpired
+	eventFailed
+)
+
+// event is one that is sent as a frame of its own; the frame's id is its number.
+type event struct {
+	marks marks
+	kind  eventKind
+	at    message.Position
+	units []message.Unit
+	err   error
+}
+
+func putEvent(b []byte, e *event) []byte {
+	b = putMarks(b, &e.marks)
+	b = append(b, byte(e.kind))
+	b = putInt(b, e.at)
+	b = putUnits(b, "", e.units)
+	if e.err != nil {
+		b = putProto(b, toFailure(e.err))
+	}
+	return b
+}
+
+func readEvent(body []byte) (e event, err error) {
+	d := decoder{b: body}
+	e.marks = readMarks(&d)
+	k := d.uint()
+	e.at = message.Position(d.int())
+	e.units = readUnits(&d, "", nil)
+	if e.err, err = readFailure(d.b); err != nil {
+		return e, err
+	}
+	d.b = nil
+	if err := d.done("an event"); err != nil {
+		return e, err
+	}
+	if e.kind = eventKind(k); k < uint64(eventPublished) || k > uint64(eventFailed) || (e.kind == eventFailed) != (e.err != nil) {
+		return e, fmt.Errorf("%w: event %d", errFrame, k)
+	}
+	return e, nil
+}
+
+func toState(version uint64, st *storage.State) *storagepb.LogState {
+	out := &storagepb.LogState{
+		Version: version, LogId: st.LogID, Segment: st.Segment,
+		First: int64(st.First), Published: int64(st.Published), Durable: int64(st.Durable), Tail: int64(st.Tail),
+		LastStoreTime: st.LastStoreTime,
+	}
+	for i := range st.Damaged {
+		d := &st.Damaged[i]
+		out.Damaged = append(out.Damaged, &storagepb.Damage{From: int64(d.From), To: int64(d.To), File: d.File, Reason: d.Reason})
+	}
+	return out
+}
+
+func fromState(s *storagepb.LogState) storage.State {
+	st := storage.State{
+		LogID: s.GetLogId(), Segment: s.GetSegment(),
+		First: message.Position(s.GetFirst()), Published: message.Position(s.GetPublished()),
+		Durable: message.Position(s.GetDurable()), Tail: message.Position(s.GetTail()),
+		LastStoreTime: s.GetLastStoreTime(),
+	}
+	for _, d := range s.GetDamaged() {
+		st.Damaged = append(st.Damaged, storage.Damage{
+			From: message.Position(d.GetFrom()), To: message.Position(d.GetTo()), File: d.GetFile(), Reason: d.GetReason(),
+		})
+	}
+	return st
+}
