@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/internal/bench"
+)
+
+func (p *program) benchCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "bench", Short: "Load for any RocketMQ-compatible broker",
+		Long: `Drives a broker with raw frames and tells throughput, latency and cost. It works against any broker that speaks
+RocketMQ's remoting protocol.
+
+Without --rate the loop is closed: every slot of connections x depth sends again when it was answered. With --rate it
+is open: messages are due at that rate and latency counts from when they were due, whatever the broker does.
+
+An interrupt ends the measurement and prints what was measured until then.`,
+	}
+	c.AddCommand(
+		p.benchRun("produce", "Send messages", bench.Produce, true),
+		p.benchRun("consume", "Pull messages",
+			bench.Consume, false),
+		p.benchRun("e2e", "Send and pull at once, latency from end to end", bench.EndToEnd, true),
+		p.benchFloor(),
+	)
+	return c
+}
+
+func (p *program) benchRun(name, short string, run func(context.Context, bench.Options) (*bench.Result, error), sends bool) *cobra.Command {
+	var o bench.Options
+	var out output
+	var quiet bool
+	header, offset := "json", "begin"
+	c := &cobra.Command{
+		Use: name, Short: short, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch strings.ToLower(header) {
+			case "json":
+				o.Header = command.JSON
+			case "rocketmq", "binary":
+				o.Header = command.RocketMQ
+			default:
+				return fmt.Errorf("--header is %q, allowed are json and rocketmq", header)
+			}
+			switch offset {
+			case "begin":
+			case "end":
+				o.Begin = bench.FromEnd
+			default:
+				return fmt.Errorf("--from is %q, allowed are begin and end", offset)
+			}
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			var finish func()
+			o.Progress, finish = progress(p.stderr, quiet || out.json())
+			res, err := run(ctx, o)
+			finish()
+			if err != nil {
+				return err
+			}
+			if out.json() {
+				return p.printJSON(res)
+			}
+			res.Print(p.stdout)
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Broker, "broker", "", "`address` of the broker")
+	f.StringVar(&o.NameServer, "namesrv", "", "`address` of a name server, which tells the brokers of the topic")
+	f.StringVar(&o.Topic, "topic", "HardpointBench", "topic")
+	f.StringVar(&o.Group, "group", "HardpointBenchGroup", "producer or consumer group")
+	f.IntVar(&o.Queues, "queues", 4, "queues of the topic, where no route tells them or it is created")
+	f.IntVar(&o.Connections, "connections", 4, "connections")
+	f.DurationVar(&o.Duration, "duration", 0, "measured time, 10s unless there is a count")
+	f.DurationVar(&o.Warmup, "warmup", 0, "time before the measurement begins")
+	f.Int64Var(&o.Count, "count", 0, "ends after so many messages")
+	f.StringVar(&header, "header", header, "encoding of request headers: json or rocketmq")
+	f.IntVar(&o.PID, "pid", 0, "a server process on this machine whose CPU and memory are told (Linux)")
+	f.DurationVar(&o.Timeout, "timeout", 15*time.Second, "how long an answer may take")
+	f.BoolVar(&quiet, "quiet", false, "no progress on the terminal")
+	if sends {
+		f.IntVar(&o.Depth, "depth", 0, "requests in flight on each connection, 64 in a closed loop and at most 1024 in an open one")
+		f.IntVar(&o.Size, "size", 1024, "length of a body in bytes")
+		f.Float64Var(&o.Rate, "rate", 0, "messages per second over all connections; 0: as many as can be")
+		f.BoolVar(&o.FromSend, "from-send", false, "with a rate, count latency from when a message was sent")
+		f.BoolVar(&o.CreateTopic, "create-topic", false, "create the topic first; without it the broker's automatic creation is relied on")
+	} else {
+		f.IntVar(&o.Depth, "depth", 1, "queues that each connection reads at once")
+		f.StringVar(&offset, "from", offset, "begin: what is there, again and again for the duration; end: what comes")
+		f.BoolVar(&o.Verify, "verify", false, "read every queue once and check offsets and checksums")
+	}
+	f.IntVar(&o.Batch, "batch", 32, "messages that a pull asks for")
+	out.register(c)
+	return c
+}
+
+// progress shows a bar on a terminal.
+func progress(w io.Writer, off bool) (func(bench.Progress), func()) {
+	if off || !terminal(w) {
+		return nil, func() {}
+	}
+	const whole = 1000
+	var label atomic.Value
+	label.Store("starting")
+	container := mpb.New(mpb.WithOutput(w), mpb.WithWidth(48), mpb.WithAutoRefresh())
+	bar := container.AddBar(whole,
+		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return label.Load().(string) }, decor.WCSyncWidth)),
+		mpb.AppendDecorators(decor.Percentage()),
+		mpb.BarRemoveOnComplete(),
+	)
+	show := make(chan bench.Progress, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for p := range show {
+			label.Store(fmt.Sprintf("%s %.0f msg/s ", p.Phase, p.PerSec))
+			bar.SetCurrent(int64(p.Part * (whole - 1)))
+		}
+	}()
+	return func(p bench.Progress) {
+			select {
+			case show <- p:
+			default: // the terminal is slow; the next one will do
+			}
+		}, func() {
+			close(show)
+			<-done
+			bar.Abort(true)
+			container.Wait()
+		}
+}
+
+func (p *program) benchFloor() *cobra.Command {
+	var listen, file string
+	c := &cobra.Command{
+		Use: "floor", Short: "Serve the floor: what sockets and page cache cost alone",
+		Long: `Serves until an interrupt. It parses the frames, writes what one read brought with one pwrite to a file, and answers
+sends like a broker. Compare a broker's throughput with that of this server under the same load:
+
+    hardpoint bench floor --listen 127.0.0.1:10920 --file /tmp/floor &
+    hardpoint bench produce --broker 127.0.0.1:10920`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			f := bench.Floor{File: file}
+			if err := f.Listen(ctx, listen); err != nil {
+				return err
+			}
+			fmt.Fprintf(p.stdout, "floor on %s\n", f.Address())
+			return f.Serve(ctx)
+		},
+	}
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:10920", "`address` to serve")
+	c.Flags().StringVar(&file, "file", "", "`file` to write, up to 1 GiB round and round; empty: nothing is written")
+	return c
+}

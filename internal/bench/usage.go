@@ -1,0 +1,13 @@
+package bench
+
+import "errors"
+
+// errNoUsage: this system does not tell.
+var errNoUsage = errors.New("CPU and memory of another process are read from /proc, which only Linux has")
+
+// usage is what a process has used.
+type usage struct {
+	cpu                   float64 // seconds
+	rss, anon, file, peak int64   // bytes
+	ok                    bool
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package bench
+
+func usageOf(int) (usage, error) { return usage{}, errNoUsage }
