@@ -57,6 +57,7 @@ type queueFile struct {
 	used    atomic.Bool
 	cached  bool         // is in the fileCache, guarded by its mu
 	flushed atomic.Int64 // bytes of the file that are durable
+	whole   atomic.Bool  // its length is durable
 }
 
 func (f *queueFile) isOpen() bool { return f.mem != nil || f.file != nil }
@@ -84,6 +85,10 @@ type queue struct {
 	known    atomic.Bool  // was written once
 	dirty    atomic.Bool  // is on the list to be flushed
 	newNames atomic.Bool  // its directory has names that are not durable
+
+	// hidden is up to which offset there were units before recovery, which
+	// shows only those again that it can confirm.
+	hidden int64
 
 	// The writer's: the file under way, and the byte addresses whose space is
 	// reserved.

@@ -22,6 +22,8 @@ const (
 type identity struct {
 	LogID   string `json:"logId"`
 	Segment int64  `json:"segment"`
+	// QueueFile is the size of the ConsumeQueue files.
+	QueueFile int64 `json:"queueFile"`
 }
 
 // readIdentity returns nil when there is none.

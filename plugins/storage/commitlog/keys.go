@@ -44,6 +44,7 @@ type keyIndex struct {
 	files     []*indexfile.File
 	newNames  bool
 	lastFlush int64
+	mark      int64 // below it keys are durable, as the checkpoint says
 
 	wake chan struct{}
 }
@@ -275,6 +276,7 @@ func (k *keyIndex) flush(upTo, t int64, force bool) error {
 			return err
 		}
 	}
+	k.mark = upTo
 	return k.s.cp.setIndexAt(upTo)
 }
 
@@ -300,6 +302,7 @@ func (k *keyIndex) load(r *recovery) (message.Position, error) {
 	if r.foreign {
 		known = -1
 	}
+	k.mark = int64(known)
 	if len(k.files) == 0 {
 		if known >= 0 && !r.fields.indexUsed {
 			return max(known, first), nil // there were no keys so far
@@ -336,7 +339,7 @@ func (k *keyIndex) load(r *recovery) (message.Position, error) {
 	return max(end, first), nil
 }
 
-// open opens all files; one that a crash left short is removed.
+// open opens all files; those that a crash left damaged are removed.
 func (k *keyIndex) open(r *recovery) error {
 	names, err := k.s.fs.List(k.dir)
 	if err != nil {
@@ -351,27 +354,17 @@ func (k *keyIndex) open(r *recovery) error {
 		if err != nil {
 			return err
 		}
+		short := info.Size < k.size.FileSize()
 		switch {
-		case info.Size == k.size.FileSize():
-		case info.Size < k.size.FileSize() && i == len(names)-1 && (info.Size == 0 || !r.clean):
-			k.s.p.Logger.Warn("the last file of the key index is incomplete; its keys are indexed again", "file", path)
-			if err := k.s.fs.Remove(path); err != nil {
-				return err
-			}
-			continue
+		case !short && info.Size == k.size.FileSize():
+		case short && (info.Size == 0 && i == len(names)-1 || !r.clean && !r.foreign):
+			return k.removeFrom(names[i:], path, errors.New("it is too short"))
 		default:
 			return &storage.CorruptError{File: path, Offset: min(info.Size, k.size.FileSize()), Reason: fmt.Sprintf("the file has %d bytes, configured are %d (maxHashSlotNum %d, maxIndexNum %d); set the numbers with which it was written, or remove the directory index to have it rebuilt from the log", info.Size, k.size.FileSize(), k.size.Slots, k.size.Entries)}
 		}
 		f, err := indexfile.Open(k.s.fs, path, k.size)
 		if errors.Is(err, indexfile.ErrHeader) {
-			k.s.p.Logger.Warn("a file of the key index is damaged; its entries are indexed again as far as the log goes back", "file", path, "error", err)
-			// Everything from it on is made again.
-			for _, later := range names[i:] {
-				if err := k.s.fs.Remove(filepath.Join(k.dir, later)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-					return errors.Join(err, f.Close())
-				}
-			}
-			return f.Close()
+			return errors.Join(f.Close(), k.removeFrom(names[i:], path, err))
 		}
 		if err != nil {
 			return err
@@ -381,13 +374,27 @@ func (k *keyIndex) open(r *recovery) error {
 	return nil
 }
 
+// removeFrom removes a damaged file and those after it; recovery makes them
+// again from the log.
+func (k *keyIndex) removeFrom(names []string, path string, why error) error {
+	k.s.p.Logger.Warn("a file of the key index is damaged; it and those after it are made again as far as the log goes back", "file", path, "reason", why)
+	for _, name := range names {
+		if err := k.s.fs.Remove(filepath.Join(k.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 // repair keeps of the files what is known to be durable.
 func (k *keyIndex) repair(r *recovery, known message.Position) error {
 	for i := len(k.files) - 1; i >= 0; i-- {
 		f := k.files[i]
-		if f.H.Count > 1 && f.H.EndTime <= r.fields.index && (known < 0 || f.H.EndAt < known) {
+		if f.H.Count > 1 && f.H.EndTime <= r.fields.index && (known < 0 || f.Full() && f.H.EndAt < known) {
 			return nil // whole, and so are those before it
 		}
+		// A file that was not full may have slots that point at entries that are
+		// lost.
 		keep := false
 		if known >= 0 {
 			var err error
@@ -416,6 +423,12 @@ func (k *keyIndex) remove(f *indexfile.File) error {
 func (k *keyIndex) cut(pos message.Position) error {
 	if err := k.drain(); err != nil {
 		return err
+	}
+	if k.mark > int64(pos) { // what comes to stand there has no durable keys
+		k.mark = int64(pos)
+		if err := errors.Join(k.s.cp.setIndexAt(k.mark), k.s.cp.sync()); err != nil {
+			return err
+		}
 	}
 	k.filesMu.Lock()
 	defer k.filesMu.Unlock()

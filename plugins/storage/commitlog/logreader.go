@@ -109,10 +109,34 @@ func (r *logReader) good(pos message.Position, v *message.View, crc bool) error 
 	if v.Position != pos {
 		return errPosition
 	}
-	if crc {
-		return v.CheckBody()
+	if !crc {
+		return nil
+	}
+	if err := v.CheckBody(); err != nil {
+		return err
+	}
+	if lostPage(v) {
+		return errLostPage
 	}
 	return nil
+}
+
+// diskPage is the unit in which a power loss loses bytes.
+const diskPage = 4096
+
+// lostPage reports whether a part of the properties, which no CRC covers, is
+// zero exactly as far as a page goes.
+func lostPage(v *message.View) bool {
+	p := v.Properties
+	from := v.Position + message.Position(int(v.Size)-len(p))
+	for at := (from + diskPage - 1) / diskPage * diskPage; at < from+message.Position(len(p)); at += diskPage {
+		rest := p[at-from:]
+		rest = rest[:min(len(rest), diskPage)]
+		if len(bytes.Trim(rest, "\x00")) == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // magicStart is what all magic words of records begin with.

@@ -13,8 +13,9 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 )
 
-// load finds the queues that the directory holds.
-func (ix *queueIndex) load() error {
+// load finds the queues that the directory holds. extend is set after an unclean
+// end of this store: files that a power loss left short are made whole.
+func (ix *queueIndex) load(extend bool) error {
 	topics, err := ix.dirs(ix.dir)
 	if err != nil {
 		return err
@@ -29,7 +30,7 @@ func (ix *queueIndex) load() error {
 			if err != nil {
 				continue // none of ours
 			}
-			if err := ix.loadQueue(message.Queue{Topic: topic, ID: int32(n)}); err != nil {
+			if err := ix.loadQueue(message.Queue{Topic: topic, ID: int32(n)}, extend); err != nil {
 				return err
 			}
 		}
@@ -55,7 +56,7 @@ func (ix *queueIndex) dirs(dir string) ([]string, error) {
 	return dirs, nil
 }
 
-func (ix *queueIndex) loadQueue(key message.Queue) error {
+func (ix *queueIndex) loadQueue(key message.Queue, extend bool) error {
 	q := &queue{ix: ix, key: key, dir: filepath.Join(ix.dir, key.Topic, strconv.Itoa(int(key.ID)))}
 	names, err := ix.fs.List(q.dir)
 	if err != nil {
@@ -71,13 +72,18 @@ func (ix *queueIndex) loadQueue(key message.Queue) error {
 		if err != nil {
 			return err
 		}
-		if info.Size == 0 && i == len(names)-1 {
+		switch {
+		case info.Size == ix.fileSize:
+		case info.Size < ix.fileSize && extend:
+			if err := extendFile(ix.fs, path, ix.fileSize); err != nil {
+				return err
+			}
+		case info.Size == 0 && i == len(names)-1:
 			if err := ix.fs.Remove(path); err != nil {
 				return err
 			}
 			continue
-		}
-		if info.Size != ix.fileSize {
+		default:
 			return &storage.CorruptError{File: path, Offset: min(info.Size, ix.fileSize), Reason: fmt.Sprintf("the file has %d bytes, configured are %d (mappedFileSizeConsumeQueue); set the size with which it was written, or remove the directory consumequeue to have it rebuilt from the log", info.Size, ix.fileSize)}
 		}
 		if n := len(q.files); base%ix.fileSize != 0 || n > 0 && q.files[n-1].base+ix.fileSize != base {
@@ -230,11 +236,59 @@ func (q *queue) wipe(f *queueFile, off, known int64) error {
 	return errors.Join(err, h.Close())
 }
 
+// hide is cut without touching the files, for recovery after an unclean end:
+// the units behind are needed to know which offsets damaged records had.
+func (ix *queueIndex) hide(pos message.Position) error {
+	for _, q := range ix.all() {
+		if len(q.files) == 0 {
+			continue
+		}
+		old := q.max.Load()
+		end, err := q.firstAtOrAbove(pos, min(q.min.Load(), old), old)
+		if err != nil {
+			return err
+		}
+		q.hidden = old
+		q.max.Store(end)
+		q.known.Store(end > 0)
+	}
+	return nil
+}
+
+// keepDamaged shows hidden units from the queue's end up to offset to again when
+// their records lie in damaged ranges, so that their offsets stay taken. Others
+// become blank; with stop it ends at the first of them.
+func (q *queue) keepDamaged(to int64, d *damageList, stop bool) error {
+	for k := q.max.Load(); k < min(to, q.hidden); k++ {
+		u, err := q.unit(k)
+		if err != nil {
+			return err
+		}
+		if u.blank() || !d.covers(u.at) || !d.covers(u.at+message.Position(u.size)-1) {
+			if stop {
+				return nil
+			}
+			var b [unitSize]byte
+			encodeUnit(b[:], 0, blankUnitSize, 0)
+			if err := q.write(k*unitSize, b[:]); err != nil {
+				return err
+			}
+		}
+		q.publish(k + 1)
+	}
+	return nil
+}
+
 // restore writes the unit of a record that recovery found, unless it is there.
-func (ix *queueIndex) restore(u *message.Unit) error {
+func (ix *queueIndex) restore(u *message.Unit, d *damageList) error {
 	q := ix.writer(u.Queue)
 	if u.Offset < 0 {
 		return nil
+	}
+	if u.Offset > q.max.Load() {
+		if err := q.keepDamaged(u.Offset, d, false); err != nil {
+			return err
+		}
 	}
 	if u.Offset < q.max.Load() {
 		if len(q.files) > 0 && u.Offset*unitSize < q.files[0].base {
@@ -263,6 +317,15 @@ func (s *Store) settle(r *recovery) error {
 	for _, q := range s.queues.all() {
 		if len(q.files) == 0 {
 			continue
+		}
+		if !r.clean {
+			if err := q.keepDamaged(q.hidden, &s.damage, true); err != nil {
+				return err
+			}
+			if err := q.cutTo(q.max.Load(), max(q.hidden, q.max.Load())); err != nil {
+				return err
+			}
+			q.hidden = 0
 		}
 		if err := q.cut(r.published); err != nil {
 			return err

@@ -16,11 +16,14 @@ import (
 	"github.com/hardpointmq/hardpoint/core/vfs"
 )
 
-var errPosition = errors.New("record states another position than its own")
+var (
+	errPosition = errors.New("record states another position than its own")
+	errLostPage = errors.New("record has a page of zeros in its properties")
+)
 
 // isRecordFault tells bytes that are no record from a failure to read them.
 func isRecordFault(err error) bool {
-	for _, e := range []error{message.ErrShort, message.ErrMagic, message.ErrBlank, message.ErrLength, message.ErrCRC, errPosition} {
+	for _, e := range []error{message.ErrShort, message.ErrMagic, message.ErrBlank, message.ErrLength, message.ErrCRC, errPosition, errLostPage} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -61,7 +64,7 @@ func (s *Store) recover(ctx context.Context) error {
 	}
 	r.foreign = id == nil && len(r.list) > 0
 	if id == nil {
-		id = &identity{LogID: s.p.LogID, Segment: s.p.Segment}
+		id = &identity{LogID: s.p.LogID, Segment: s.p.Segment, QueueFile: s.queues.fileSize}
 		if id.LogID == "" {
 			id.LogID = newLogID()
 		}
@@ -92,8 +95,15 @@ func (s *Store) recover(ctx context.Context) error {
 	if err := s.finishCut(&r); err != nil {
 		return err
 	}
-	if err := s.queues.load(); err != nil {
+	ours := !r.foreign && id.QueueFile == s.queues.fileSize
+	if err := s.queues.load(!r.clean && ours); err != nil {
 		return err
+	}
+	if !ours { // all files have the size that is configured
+		id.QueueFile = s.queues.fileSize
+		if err := writeIdentity(s.fs, s.path.identity, id); err != nil {
+			return err
+		}
 	}
 	if err := s.plan(&r); err != nil {
 		return err
@@ -109,6 +119,11 @@ func (s *Store) recover(ctx context.Context) error {
 	}
 	if err := s.settle(&r); err != nil {
 		return err
+	}
+	if s.keys != nil {
+		if err := s.keys.cut(r.published); err != nil {
+			return err
+		}
 	}
 	s.setMarks(&r)
 	return nil
@@ -160,7 +175,7 @@ func (s *Store) loadSegments(id *identity) (segments, error) {
 			// Truncated from outside, or made by a process that died: the rest
 			// reads as zeros and is what recovery looks for.
 			s.p.Logger.Warn("the last segment is too short; it is extended with zeros", "file", path, "bytes", info.Size, "segment", want)
-			if err := s.extend(path, want); err != nil {
+			if err := extendFile(s.fs, path, want); err != nil {
 				return nil, err
 			}
 		case info.Size != want:
@@ -177,8 +192,9 @@ func (s *Store) loadSegments(id *identity) (segments, error) {
 	return list, nil
 }
 
-func (s *Store) extend(path string, size int64) error {
-	f, err := s.fs.OpenFile(path, openRW, 0)
+// extendFile makes a file that is too short whole with zeros.
+func extendFile(fsys vfs.FS, path string, size int64) error {
+	f, err := fsys.OpenFile(path, openRW, 0)
 	if err != nil {
 		return err
 	}
@@ -272,7 +288,7 @@ func (s *Store) plan(r *recovery) error {
 	}
 	r.start = message.Position(start.base)
 	if !r.clean {
-		return s.queues.cut(min(r.start, r.limit))
+		return s.queues.hide(min(r.start, r.limit))
 	}
 	return s.queues.cut(r.limit)
 }
@@ -425,7 +441,7 @@ func (s *Store) recovered(r *recovery, v *message.View, units []message.Unit, ke
 		if s.dropped.covers(units[i].Queue, units[i].At) {
 			continue
 		}
-		if err := s.queues.restore(&units[i]); err != nil {
+		if err := s.queues.restore(&units[i], &s.damage); err != nil {
 			return fmt.Errorf("rebuild ConsumeQueue %s: %w", units[i].Queue, err)
 		}
 	}

@@ -156,7 +156,7 @@ func (q *queue) flush() error {
 		switch {
 		case f.file != nil:
 			err = f.file.Sync()
-		case f.m != nil:
+		case f.m != nil && f.whole.Load():
 			err = f.m.Sync(from, to-from)
 		default:
 			h, oErr := q.ix.fs.OpenFile(f.path, openRW, 0)
@@ -168,6 +168,7 @@ func (q *queue) flush() error {
 		if err != nil {
 			return err
 		}
+		f.whole.Store(true)
 		f.flushed.Store(to)
 	}
 	return nil
