@@ -2,18 +2,19 @@ package solo
 
 import (
 	"context"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 )
 
 // commitLoop is the group commit of SYNC_FLUSH: one flush for all that wait,
 // then Publish, then the outcomes.
-func (s *Solo) commitLoop() {
+func (s *Solo) commitLoop(watch plugin.Timer) {
 	defer s.wg.Done()
-	every := max(s.timeout/4, 1)
-	watch := s.p.Clock.NewTimer(every)
 	defer watch.Stop()
+	every := s.watch()
 	flushed := make(chan error, 1)
 	for {
 		last := false
@@ -41,6 +42,9 @@ func (s *Solo) commitLoop() {
 		}
 	}
 }
+
+// watch is how often waiters are looked at whose time may be over.
+func (s *Solo) watch() time.Duration { return max(s.timeout/4, 1) }
 
 // flushWaiting flushes and publishes everything that waited when it began. After
 // a failure it does neither ever again: a second flush may succeed although the
