@@ -173,7 +173,7 @@ func testSlowTogether(t *testing.T, h Harness) {
 }
 
 func testIdle(t *testing.T, h Harness) {
-	const idle = 200 * time.Millisecond
+	const idle = 400 * time.Millisecond
 	r := h.serve(t, transport.Limits{Idle: idle}, echoes)
 	_, silent := r.dial(transport.Limits{Idle: -1})
 	if err := silent.Send(frame(command.JSON, 1, 1)); err != nil {
