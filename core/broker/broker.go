@@ -377,7 +377,20 @@ func (b *Broker) register(ctx context.Context, address string) error {
 		return err
 	}
 	b.reg.Store(reg)
-	return b.run(ctx, "registration", 1, reg)
+	if err := b.run(ctx, "registration", 1, reg); err != nil || b.p.NameServers == nil {
+		return err
+	}
+	// A name server in the same process is there: ready means that clients find
+	// the broker.
+	wait := b.p.Clock.NewTimer(cfg.Broker.RegisterBrokerTimeout)
+	defer wait.Stop()
+	select {
+	case <-reg.Registered():
+	case <-wait.C():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }
 
 // haAddress is the client address with the next port (haListenPort).
