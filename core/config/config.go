@@ -61,22 +61,21 @@ type Network struct {
 
 // BrokerConfig is the broker's identity and its life with the name servers.
 type BrokerConfig struct {
-	ClusterName                string        `koanf:"brokerClusterName"`
-	Name                       string        `koanf:"brokerName"`
-	ID                         int64         `koanf:"brokerId"`
-	Role                       string        `koanf:"brokerRole"`
-	Replication                string        `koanf:"replication"`
-	NamesrvAddrs               []string      `koanf:"namesrvAddr"`
-	Permission                 int           `koanf:"brokerPermission"` // 2 write, 4 read, 6 both
-	RegionID                   string        `koanf:"regionId"`
-	RegisterNameServerPeriod   time.Duration `koanf:"registerNameServerPeriod"`
-	RegisterBrokerTimeout      time.Duration `koanf:"registerBrokerTimeoutMills"`
-	ChannelExpiredTimeout      time.Duration `koanf:"channelExpiredTimeout"`
-	SubscriptionExpiredTimeout time.Duration `koanf:"subscriptionExpiredTimeout"`
-	MaxMessageSize             int64         `koanf:"maxMessageSize"`
-	SendWait                   time.Duration `koanf:"waitTimeMillsInSendQueue"`
-	RejectTransactionMessage   bool          `koanf:"rejectTransactionMessage"`
-	TraceOn                    bool          `koanf:"traceOn"`
+	ClusterName              string        `koanf:"brokerClusterName"`
+	Name                     string        `koanf:"brokerName"`
+	ID                       int64         `koanf:"brokerId"`
+	Role                     string        `koanf:"brokerRole"`
+	Replication              string        `koanf:"replication"`
+	NamesrvAddrs             []string      `koanf:"namesrvAddr"`
+	Permission               int           `koanf:"brokerPermission"` // 2 write, 4 read, 6 both
+	RegionID                 string        `koanf:"regionId"`
+	RegisterNameServerPeriod time.Duration `koanf:"registerNameServerPeriod"`
+	RegisterBrokerTimeout    time.Duration `koanf:"registerBrokerTimeoutMills"`
+	ChannelExpiredTimeout    time.Duration `koanf:"channelExpiredTimeout"`
+	MaxMessageSize           int64         `koanf:"maxMessageSize"`
+	SendWait                 time.Duration `koanf:"waitTimeMillsInSendQueue"`
+	RejectTransactionMessage bool          `koanf:"rejectTransactionMessage"`
+	TraceOn                  bool          `koanf:"traceOn"`
 }
 
 // Topics is the creation of topics and groups.
@@ -109,26 +108,25 @@ type Consume struct {
 // commit log know in common. The keys of a plugin's own are handed on by
 // [Config.PluginRaw].
 type Store struct {
-	Storage                  string        `koanf:"storage"`
-	Process                  bool          `koanf:"storageProcess"`
-	RootDir                  string        `koanf:"storePathRootDir"` // default DATA/store
-	CommitLogDir             string        `koanf:"storePathCommitLog"`
-	SegmentSize              int64         `koanf:"mappedFileSizeCommitLog"`
-	ConsumeQueueFileSize     int64         `koanf:"mappedFileSizeConsumeQueue"`
-	FlushDiskType            string        `koanf:"flushDiskType"`
-	SyncFlushTimeout         time.Duration `koanf:"syncFlushTimeout"`
-	FlushInterval            time.Duration `koanf:"flushIntervalCommitLog"`
-	FlushConsumeQueue        time.Duration `koanf:"flushIntervalConsumeQueue"`
-	CommitLogWrite           string        `koanf:"commitLogWrite"`
-	WarmMappedFile           bool          `koanf:"warmMapedFileEnable"`
-	MessageIndex             bool          `koanf:"messageIndexEnable"`
-	MaxHashSlotNum           int           `koanf:"maxHashSlotNum"`
-	MaxIndexNum              int           `koanf:"maxIndexNum"`
-	CheckCRCOnRecover        bool          `koanf:"checkCRCOnRecover"`
-	MaxMappedFiles           int           `koanf:"maxMappedFiles"`
-	MessageDelayLevel        string        `koanf:"messageDelayLevel"`
-	AutoMessageVersion       bool          `koanf:"autoMessageVersionOnTopicLen"`
-	FlushDelayOffsetInterval time.Duration `koanf:"flushDelayOffsetInterval"`
+	Storage              string        `koanf:"storage"`
+	Process              bool          `koanf:"storageProcess"`
+	RootDir              string        `koanf:"storePathRootDir"` // default DATA/store
+	CommitLogDir         string        `koanf:"storePathCommitLog"`
+	SegmentSize          int64         `koanf:"mappedFileSizeCommitLog"`
+	ConsumeQueueFileSize int64         `koanf:"mappedFileSizeConsumeQueue"`
+	FlushDiskType        string        `koanf:"flushDiskType"`
+	SyncFlushTimeout     time.Duration `koanf:"syncFlushTimeout"`
+	FlushInterval        time.Duration `koanf:"flushIntervalCommitLog"`
+	FlushConsumeQueue    time.Duration `koanf:"flushIntervalConsumeQueue"`
+	CommitLogWrite       string        `koanf:"commitLogWrite"`
+	WarmMappedFile       bool          `koanf:"warmMapedFileEnable"`
+	MessageIndex         bool          `koanf:"messageIndexEnable"`
+	MaxHashSlotNum       int           `koanf:"maxHashSlotNum"`
+	MaxIndexNum          int           `koanf:"maxIndexNum"`
+	CheckCRCOnRecover    bool          `koanf:"checkCRCOnRecover"`
+	MaxMappedFiles       int           `koanf:"maxMappedFiles"`
+	MessageDelayLevel    string        `koanf:"messageDelayLevel"`
+	AutoMessageVersion   bool          `koanf:"autoMessageVersionOnTopicLen"`
 }
 
 // NamesrvConfig is the name server.

@@ -16,7 +16,6 @@ func brokerKeys() []Key {
 		{Name: "registerNameServerPeriod", Group: g, Type: Duration, Unit: "ms", Min: 10_000, Max: 60_000, Default: "30000", Applies: Broker, Desc: "How often the broker registers with the name servers."},
 		{Name: "registerBrokerTimeoutMills", Group: g, Type: Duration, Unit: "ms", Min: 100, Max: 600_000, Default: "24000", Applies: Broker, Desc: "How long a registration may take."},
 		{Name: "channelExpiredTimeout", Group: g, Type: Duration, Unit: "ms", Min: 100, Max: 86_400_000, Default: "120000", Applies: Broker, Desc: "A client without heartbeat for this long is forgotten and its connection closed."},
-		{Name: "subscriptionExpiredTimeout", Group: g, Type: Duration, Unit: "ms", Min: 100, Max: 86_400_000, Default: "600000", Applies: Broker, Desc: "How long a subscription learnt from a pull is remembered."},
 		{Name: "maxMessageSize", Group: g, Type: Size, Min: 1, Max: 512 * mib, Default: "4MiB", Applies: Broker, Reloadable: true, Desc: "Largest body of a message."},
 		{Name: "waitTimeMillsInSendQueue", Group: g, Type: Duration, Unit: "ms", Min: 1, Max: 600_000, Default: "200", Applies: Broker, Desc: "How long a send waits for room in the log before it is refused with a code that clients retry."},
 		{Name: "rejectTransactionMessage", Group: g, Type: Bool, Default: "false", Applies: Broker, Reloadable: true, Desc: "Refuses transactional messages."},
@@ -77,6 +76,5 @@ func storeKeys() []Key {
 		{Name: "maxMappedFiles", Group: g, Type: Int, Min: 16, Max: 60_000, Default: "8192", Applies: Broker, Plugins: cl, Desc: "ConsumeQueue files that are mapped at a time."},
 		{Name: "messageDelayLevel", Group: g, Type: Delays, Default: "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", Applies: Broker, Desc: "The delay levels, from 1."},
 		{Name: "autoMessageVersionOnTopicLen", Group: g, Type: Bool, Default: "true", Applies: Broker, Refuses: map[string]string{"false": "topics longer than 127 bytes need the second record version; it is used for them only"}, Desc: "Writes a message of a topic longer than 127 bytes in the second record version."},
-		{Name: "flushDelayOffsetInterval", Group: g, Type: Duration, Unit: "ms", Min: 100, Max: 600_000, Default: "10000", Applies: Broker, Desc: "How often the file of delay progress is written."},
 	}
 }

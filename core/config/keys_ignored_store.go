@@ -114,6 +114,7 @@ func ignoredStoreKeys() []Key {
 			row{"forceVerifyPropCRC", Bool, "false", "Demands that checksum."},
 		),
 		without(g, Broker, delayLater,
+			row{"flushDelayOffsetInterval", Duration, "10000", "How often the file of delay progress is written."},
 			row{"enableScheduleAsyncDeliver", Bool, "false", "Delivers delayed messages without waiting for each."},
 			row{"scheduleAsyncDeliverMaxPendingLimit", Int, "2000", "Deliveries under way."},
 			row{"scheduleAsyncDeliverMaxResendNum2Blocked", Int, "3", "Attempts before a level stops."},
