@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -105,10 +106,9 @@ type queueIndex struct {
 	// meet a full disk, so units are written by position.
 	byWrite atomic.Bool
 
-	mu    sync.RWMutex // byKey; the only goroutine that changes it reads it without
-	byKey map[message.Queue]*queue
-	last  *queue   // the writer's latest
-	run   []*queue // the writer's: queues of a batch's units
+	mu     sync.RWMutex // byKey; the only goroutine that changes it reads it without
+	byKey  map[message.Queue]*queue
+	recent [256]*queue // the writer's, by recentSlot
 
 	cache   fileCache
 	dirtyMu sync.Mutex
@@ -138,9 +138,20 @@ func (ix *queueIndex) all() []*queue {
 	return out
 }
 
+// recentSlot spreads queues over the writer's small cache.
+func recentSlot(key message.Queue) uint8 {
+	n := len(key.Topic)
+	h := uint32(key.ID)*31 + uint32(n)*7
+	if n > 1 {
+		h += uint32(key.Topic[n-1]) + 3*uint32(key.Topic[n/2])
+	}
+	return uint8(h)
+}
+
 // writer finds or makes a queue for the writer.
 func (ix *queueIndex) writer(key message.Queue) *queue {
-	if q := ix.last; q != nil && q.key == key {
+	slot := recentSlot(key)
+	if q := ix.recent[slot]; q != nil && q.key == key {
 		return q
 	}
 	q := ix.byKey[key]
@@ -150,7 +161,7 @@ func (ix *queueIndex) writer(key message.Queue) *queue {
 		ix.byKey[key] = q
 		ix.mu.Unlock()
 	}
-	ix.last = q
+	ix.recent[slot] = q
 	return q
 }
 
@@ -262,15 +273,18 @@ func (q *queue) write(addr int64, b []byte) error {
 			}
 		}
 	}
-	return q.withFile(addr, func(f *queueFile) error {
-		off := addr - f.base
-		if f.mem != nil && !q.ix.byWrite.Load() {
-			copy(f.mem[off:], b)
-			return nil
-		}
-		_, err := f.file.WriteAt(b, off)
+	f, err := q.lockFile(addr)
+	if err != nil {
 		return err
-	})
+	}
+	defer q.mu.RUnlock()
+	off := addr - f.base
+	if f.mem != nil && !q.ix.byWrite.Load() {
+		copy(f.mem[off:], b)
+		return nil
+	}
+	_, err = f.file.WriteAt(b, off)
+	return err
 }
 
 // prepare makes the file of addr, reserves a window in it, and makes it the
@@ -356,29 +370,28 @@ func (q *queue) file(addr int64) *queueFile {
 	return nil
 }
 
-// withFile runs do with the file of addr open and mu held for reading.
-func (q *queue) withFile(addr int64, do func(*queueFile) error) error {
+// lockFile finds the file of addr, opens it if need be, and returns with mu held
+// for reading.
+func (q *queue) lockFile(addr int64) (*queueFile, error) {
 	for {
 		q.mu.RLock()
 		f := q.file(addr)
 		if f == nil {
 			q.mu.RUnlock()
-			return fmt.Errorf("queue %s has no file for offset %d", q.key, addr/unitSize)
+			return nil, fmt.Errorf("queue %s has no file for offset %d: %w", q.key, addr/unitSize, fs.ErrNotExist)
 		}
 		if f.isOpen() && (f.file != nil || !q.ix.byWrite.Load()) {
 			if !f.used.Load() {
 				f.used.Store(true)
 			}
-			err := do(f)
-			q.mu.RUnlock()
-			return err
+			return f, nil
 		}
 		q.mu.RUnlock()
 		q.mu.Lock()
 		err := q.openFile(f)
 		q.mu.Unlock()
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 }
@@ -417,22 +430,22 @@ func (f *queueFile) mapWhole(h vfs.File, size int64, writable bool) (vfs.Mapping
 // read copies units from offset k on into b and returns how many: those of one
 // file at most.
 func (q *queue) read(k int64, b []byte) (int, error) {
-	n := 0
 	addr := k * unitSize
-	err := q.withFile(addr, func(f *queueFile) error {
-		off := addr - f.base
-		n = int(min(int64(len(b)), q.ix.fileSize-off)) / unitSize * unitSize
-		if f.mem != nil {
-			copy(b[:n], f.mem[off:])
-			return nil
-		}
-		_, err := f.file.ReadAt(b[:n], off)
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return err
-	})
-	return n / unitSize, err
+	f, err := q.lockFile(addr)
+	if err != nil {
+		return 0, err
+	}
+	defer q.mu.RUnlock()
+	off := addr - f.base
+	b = b[:min(int64(len(b)), q.ix.fileSize-off)/unitSize*unitSize]
+	if f.mem != nil {
+		copy(b, f.mem[off:])
+		return len(b) / unitSize, nil
+	}
+	if _, err = f.file.ReadAt(b, off); errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return len(b) / unitSize, err
 }
 
 // unit reads one unit.

@@ -215,6 +215,11 @@ func (k *keyIndex) write(keys []message.Key) error {
 	var f *indexfile.File
 	for i := range keys {
 		if f == nil || f.Full() {
+			if f != nil {
+				if err := f.PutHeader(); err != nil {
+					return err
+				}
+			}
 			var err error
 			if f, err = k.target(); err != nil {
 				return err
@@ -229,7 +234,10 @@ func (k *keyIndex) write(keys []message.Key) error {
 			return err
 		}
 	}
-	return nil
+	if f == nil {
+		return nil
+	}
+	return f.PutHeader()
 }
 
 // target is the file for the next key.

@@ -12,6 +12,8 @@ type lease struct {
 	pool *sync.Pool
 	segs []*segment
 	bufs []*buffer
+	// units is where a read copies index units to.
+	units [readUnits * unitSize]byte
 }
 
 // Release implements [storage.Lease].

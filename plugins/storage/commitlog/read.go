@@ -186,7 +186,7 @@ func (s *Store) Read(_ context.Context, r storage.ReadRequest, c *storage.Chunk)
 // readUnits goes along the units from r.Offset on.
 func (s *Store) readUnits(q *queue, r *storage.ReadRequest, c *storage.Chunk) error {
 	g := s.newGather(c)
-	var b [readUnits * unitSize]byte
+	b := &g.lease.units
 	c.Next = r.Offset
 	gone, filtered, scanned := false, false, int32(0)
 	want := int64(readUnits)
@@ -339,14 +339,14 @@ func (g *gather) get(pos, published message.Position, u *message.Unit) error {
 	if g.s.damage.covers(pos) || off+message.MinRecordSize > seg.size {
 		return nil
 	}
-	var head [message.BlankSize]byte
+	head := g.lease.units[:message.BlankSize]
 	resident := g.resident(off, message.MinRecordSize)
 	if resident {
-		copy(head[:], seg.mem[off:])
-	} else if _, err := seg.file.ReadAt(head[:], off); err != nil {
+		copy(head, seg.mem[off:])
+	} else if _, err := seg.file.ReadAt(head, off); err != nil {
 		return fmt.Errorf("read the record at %d: %w", pos, err)
 	}
-	size := message.Size(head[:])
+	size := message.Size(head)
 	if m := binary.BigEndian.Uint32(head[4:]); m != message.MagicV1 && m != message.MagicV2 {
 		return nil
 	}

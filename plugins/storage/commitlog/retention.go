@@ -221,8 +221,8 @@ func (ix *queueIndex) drop(key message.Queue) error {
 	ix.mu.Lock()
 	delete(ix.byKey, key)
 	ix.mu.Unlock()
-	if ix.last == q {
-		ix.last = nil
+	if slot := recentSlot(key); ix.recent[slot] == q {
+		ix.recent[slot] = nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()

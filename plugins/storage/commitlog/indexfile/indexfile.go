@@ -107,7 +107,7 @@ func Create(fsys vfs.FS, path string, z Sizes, prev *Header) (*File, error) {
 	if err = f.Truncate(z.FileSize()); err == nil {
 		x.mapFile()
 		if err = x.Reserve(1); err == nil {
-			err = x.putHeader()
+			err = x.PutHeader()
 		}
 	}
 	if err != nil {
@@ -214,20 +214,21 @@ func (x *File) read(off int64, n int) ([]byte, error) {
 	return b, nil
 }
 
+// write is for files that are written by position.
 func (x *File) write(off int64, b []byte) error {
-	if x.mem != nil {
-		copy(x.mem[off:], b)
-		return nil
-	}
 	_, err := x.f.WriteAt(b, off)
 	return err
 }
 
-func (x *File) putHeader() error {
-	var b [headerSize]byte
-	x.H.put(b[:])
+// PutHeader writes the header; call it after the last Put of a run.
+func (x *File) PutHeader() error {
 	x.dirty = true
-	return x.write(0, b[:])
+	if x.mem != nil {
+		x.H.put(x.mem)
+		return nil
+	}
+	x.H.put(x.scratch[:])
+	return x.write(0, x.scratch[:headerSize])
 }
 
 // slot reads the newest entry of a slot; numbers that cannot be are 0.
@@ -244,9 +245,13 @@ func (x *File) slot(n int32) (int32, error) {
 }
 
 func (x *File) setSlot(n, v int32) error {
-	var b [slotSize]byte
-	binary.BigEndian.PutUint32(b[:], uint32(v))
-	return x.write(x.z.slot(n), b[:])
+	off := x.z.slot(n)
+	if x.mem != nil {
+		binary.BigEndian.PutUint32(x.mem[off:], uint32(v))
+		return nil
+	}
+	binary.BigEndian.PutUint32(x.scratch[:], uint32(v))
+	return x.write(off, x.scratch[:slotSize])
 }
 
 type entry struct {
@@ -264,16 +269,26 @@ func (x *File) entry(n int32) (entry, error) {
 }
 
 func (x *File) setEntry(n int32, e entry) error {
-	var b [entrySize]byte
+	off := x.z.entry(n)
+	if x.mem != nil {
+		e.put(x.mem[off:])
+		return nil
+	}
+	e.put(x.scratch[:])
+	return x.write(off, x.scratch[:entrySize])
+}
+
+func (e entry) put(b []byte) {
+	_ = b[entrySize-1]
 	be := binary.BigEndian
-	be.PutUint32(b[:], uint32(e.hash))
+	be.PutUint32(b, uint32(e.hash))
 	be.PutUint64(b[4:], uint64(e.at))
 	be.PutUint32(b[12:], uint32(e.diff))
 	be.PutUint32(b[16:], uint32(e.prev))
-	return x.write(x.z.entry(n), b[:])
 }
 
-// Put adds an entry; the file is not full. Keys come in log order.
+// Put adds an entry; the file is not full. Keys come in log order. The header in
+// the file is left behind until PutHeader.
 func (x *File) Put(k message.Key) error {
 	n := x.H.Count
 	slot := k.Hash % x.z.Slots
@@ -299,7 +314,8 @@ func (x *File) Put(k message.Key) error {
 	}
 	x.H.Count++
 	x.H.EndAt, x.H.EndTime = k.At, max(k.StoreTime, x.H.BeginTime)
-	return x.putHeader()
+	x.dirty = true
+	return nil
 }
 
 // time gives the store time of an entry to the second, rounded down.
@@ -371,7 +387,7 @@ func (x *File) Cut(pos message.Position) (bool, error) {
 	if !changed {
 		return x.H.Count > 1, nil
 	}
-	return x.H.Count > 1, x.putHeader()
+	return x.H.Count > 1, x.PutHeader()
 }
 
 // Rebuild makes slots, chains and header anew from the entries of records below
@@ -442,7 +458,7 @@ func (x *File) Rebuild(pos message.Position) (bool, error) {
 			return false, err
 		}
 	}
-	return x.H.Count > 1, x.putHeader()
+	return x.H.Count > 1, x.PutHeader()
 }
 
 // Flush makes the file durable if it changed.
