@@ -3,6 +3,5 @@
 // clients that are connected to it.
 //
 // [Table] is the matching alone, for a session that has one already. [Client] is
-// a dialled connection with a table. [Pool] keeps one Client per address and
-// dials again, with a back-off, when a call finds none.
+// a dialled connection with a table.
 package rpc

@@ -2,21 +2,17 @@ package rpc_test
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/rpc"
-	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/transport/transporttest"
 	"github.com/hardpointmq/hardpoint/plugins/transport/inproc"
@@ -247,83 +243,6 @@ func TestTable(t *testing.T) {
 	_, err = table.Call(t.Context(), p, rpc.Request(1, nil, nil))
 	require.ErrorIs(t, err, transport.ErrSlow)
 	require.Zero(t, table.Pending())
-}
-
-type manualClock struct {
-	plugin.SystemClock
-	now atomic.Int64
-}
-
-func (c *manualClock) Now() time.Time { return time.Unix(0, c.now.Load()) }
-
-// countingDialer counts attempts.
-type countingDialer struct {
-	transport.Dialer
-	n atomic.Int64
-}
-
-func (d *countingDialer) Dial(ctx context.Context, address string, lim transport.Limits, conf *tls.Config, h transport.Handler) (transport.Peer, error) {
-	d.n.Add(1)
-	return d.Dialer.Dial(ctx, address, lim, conf, h)
-}
-
-func TestPool(t *testing.T) {
-	f := serve(t)
-	clock := &manualClock{}
-	d := &countingDialer{Dialer: f.dialer}
-	pool := rpc.NewPool(d, rpc.PoolOptions{Clock: clock, FirstWait: time.Second, LastWait: 3 * time.Second})
-	t.Cleanup(func() { _ = pool.Close() })
-
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			if _, err := pool.Call(t.Context(), "s", rpc.Request(codeEcho, nil, nil)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	require.EqualValues(t, 1, d.n.Load(), "calls share a connection")
-	require.NoError(t, pool.Oneway(t.Context(), "s", rpc.Oneway(codeSilent, nil, nil)))
-	require.EqualValues(t, codeSilent, <-f.srv.got)
-
-	// The server goes away: one attempt, then a pause in which calls fail at once.
-	c, err := pool.Get(t.Context(), "s")
-	require.NoError(t, err)
-	require.NoError(t, f.ln.Close())
-	<-c.Done()
-	for range 3 {
-		_, err = pool.Call(t.Context(), "s", rpc.Request(codeEcho, nil, nil))
-		require.Error(t, err)
-	}
-	require.EqualValues(t, 2, d.n.Load())
-	require.ErrorContains(t, err, "next attempt in")
-	clock.now.Add(int64(1300 * time.Millisecond)) // 1 s and at most a fifth
-	_, err = pool.Get(t.Context(), "s")
-	require.Error(t, err)
-	require.EqualValues(t, 3, d.n.Load())
-	clock.now.Add(int64(1300 * time.Millisecond)) // the pause has doubled
-	_, err = pool.Get(t.Context(), "s")
-	require.ErrorContains(t, err, "next attempt in")
-	require.EqualValues(t, 3, d.n.Load())
-
-	f.listen(t)
-	clock.now.Add(int64(10 * time.Second))
-	_, err = pool.Call(t.Context(), "s", rpc.Request(codeEcho, nil, nil))
-	require.NoError(t, err)
-
-	// A caller who gives up is not the address's fault.
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = pool.Get(ctx, "nobody")
-	require.ErrorIs(t, err, context.Canceled)
-	_, err = pool.Get(t.Context(), "nobody")
-	require.NotContains(t, err.Error(), "next attempt")
-
-	require.NoError(t, pool.Close())
-	_, err = pool.Get(t.Context(), "s")
-	require.ErrorIs(t, err, transport.ErrClosed)
-	require.NoError(t, pool.Close())
 }
 
 func TestGarbageClosesClient(t *testing.T) {
