@@ -131,7 +131,13 @@ func (g groups) Ensure(ctx context.Context, name string) (*command.SubscriptionG
 	if got := g.Named(name); got != nil {
 		return got, nil
 	}
-	if err := g.put(ctx, command.DefaultSubscriptionGroup(name)); err != nil {
+	fresh := command.DefaultSubscriptionGroup(name)
+	if err := g.put(ctx, fresh); err != nil {
+		if api.IDOf(err) == api.ServiceNotAvailable {
+			// Reading goes on while the disk is full or the broker read-only: the
+			// group has its defaults, and is stored when that is possible again.
+			return &fresh, nil
+		}
 		return nil, err
 	}
 	return g.Named(name), nil

@@ -257,7 +257,8 @@ type Groups interface {
 	// Named returns nil for an unknown group.
 	Named(name string) *command.SubscriptionGroupConfig
 	// Ensure returns the group, auto-created with defaults when that is
-	// allowed; GroupNotExist otherwise.
+	// allowed; GroupNotExist otherwise. While the log takes no writes the
+	// defaults are returned without being stored, so that reading goes on.
 	Ensure(ctx context.Context, name string) (*command.SubscriptionGroupConfig, error)
 	Put(ctx context.Context, g command.SubscriptionGroupConfig) error
 	Remove(ctx context.Context, name string, cleanOffsets bool) error
