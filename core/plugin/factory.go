@@ -153,7 +153,10 @@ func NewFactory[C, P, T any, S any](
 // refused, and Validate is called when cfg has it. Every error matches
 // ErrConfig and names the plugin.
 func Decode(name string, raw Raw, cfg any) error {
-	if len(bytes.TrimSpace(raw)) > 0 {
+	if text := bytes.TrimSpace(raw); len(text) > 0 {
+		if text[0] != '{' { // null would take a pointer's defaults away
+			return fmt.Errorf("%w of %q: it must be one JSON object", ErrConfig, name)
+		}
 		d := json.NewDecoder(bytes.NewReader(raw))
 		d.DisallowUnknownFields()
 		if err := d.Decode(cfg); err != nil {

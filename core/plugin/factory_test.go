@@ -78,6 +78,8 @@ func TestFactoryRefusesBadConfig(t *testing.T) {
 		{`{"size": 0}`, "at least 1"},
 		{`{"size": 1} {}`, "end of the object"},
 		{`{"size": 1`, "EOF"},
+		{`null`, "one JSON object"},
+		{`[1]`, "one JSON object"},
 	} {
 		for name, f := range map[string]plugin.Factory[string, thing]{"value": byValue(), "pointer": byPointer()} {
 			t.Run(name+c.raw, func(t *testing.T) {
