@@ -89,7 +89,7 @@ func (p *program) benchRun(name, short string, run func(context.Context, bench.O
 	f.DurationVar(&o.Warmup, "warmup", 0, "time before the measurement begins")
 	f.Int64Var(&o.Count, "count", 0, "ends after so many messages")
 	f.StringVar(&header, "header", header, "encoding of request headers: json or rocketmq")
-	f.IntVar(&o.PID, "pid", 0, "a server process on this machine whose CPU and memory are told (Linux)")
+	f.IntSliceVar(&o.PIDs, "pid", nil, "the server's process or processes on this machine, whose CPU and memory are told (Linux)")
 	f.DurationVar(&o.Timeout, "timeout", 15*time.Second, "how long an answer may take")
 	f.BoolVar(&quiet, "quiet", false, "no progress on the terminal")
 	if sends {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"text/tabwriter"
 
@@ -13,12 +14,37 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
+	"github.com/hardpointmq/hardpoint/sdk/external"
+	"github.com/hardpointmq/hardpoint/sdk/serve"
 )
 
-// outOfProcess makes the plugins that were asked to run as processes do so.
+// outOfProcess makes a store that was asked to run as a process of its own do so
+// (--storage-process, plugins.storage.NAME.process): this program serves it.
 func outOfProcess(n *node) fx.Option {
-	return fx.Options()
+	name := n.Config.Store.Storage
+	return fx.Decorate(func(p *wiring.Plugins) (*wiring.Plugins, error) {
+		for which, on := range n.Config.Processes {
+			if kind, _, _ := strings.Cut(which, "."); on && kind != kindStorage {
+				return nil, fmt.Errorf("plugins.%s.process: only storage plugins run as a process of their own", which)
+			}
+		}
+		if n.Mode&config.Broker == 0 || !n.Config.PluginProcess(kindStorage, name) {
+			return p, nil
+		}
+		if _, err := p.Storage.Lookup(name); err != nil {
+			return nil, err
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("finding the program that serves store %s as a process: %w", name, err)
+		}
+		c := *p
+		c.Storage = p.Storage.With(external.Storage(name, external.Command{Path: self, Args: []string{"plugin", "serve", kindStorage, name}}, external.Options{}))
+		return &c, nil
+	})
 }
+
+const kindStorage = "storage"
 
 // describe asks a plugin what it says to its part of the configuration.
 func describe[P, T any](ctx context.Context, r *wiring.Registry[P, T], cfg *config.Config, kind, name string) error {
@@ -36,8 +62,42 @@ func describe[P, T any](ctx context.Context, r *wiring.Registry[P, T], cfg *conf
 
 func (p *program) pluginCommand() *cobra.Command {
 	c := &cobra.Command{Use: "plugin", Short: "The plugins of this program"}
-	c.AddCommand(p.pluginList())
+	c.AddCommand(p.pluginList(), p.pluginServe())
 	return c
+}
+
+func (p *program) pluginServe() *cobra.Command {
+	return &cobra.Command{
+		Use: "serve KIND NAME", Short: "Serve a plugin to a broker that started this process",
+		Long: "Serves one of the plugins of this program to the process that started it. A broker starts it by itself with\n--storage-process or process: true in the plugin's configuration. KIND is storage.",
+		Args: cobra.ExactArgs(2),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var words []string
+			switch len(args) {
+			case 0:
+				words = []string{kindStorage}
+			case 1:
+				for _, f := range standard.Stores() {
+					words = append(words, f.Name())
+				}
+			}
+			return words, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if args[0] != kindStorage {
+				return fmt.Errorf("plugins of kind %q are not served as a process; storage is", args[0])
+			}
+			all, err := wiring.NewRegistry(kindStorage, standard.Stores()...)
+			if err != nil {
+				return err
+			}
+			f, err := all.Lookup(args[1])
+			if err != nil {
+				return err
+			}
+			return serve.Run(c.Context(), serve.Storage(f))
+		},
+	}
 }
 
 // pluginInfo is a line of `plugin list`.

@@ -2,6 +2,8 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 
 	"go.uber.org/fx"
@@ -34,6 +36,7 @@ type inFx struct {
 	Logger  *slog.Logger
 	Meter   plugin.Meter
 	Clock   plugin.Clock
+	Life    *wiring.Lifecycle
 	Servers NameServers `optional:"true"`
 }
 
@@ -43,5 +46,12 @@ func newInFx(in inFx) (*Broker, error) {
 		Config:      in.Config,
 		Plugins:     in.Plugins,
 		NameServers: in.Servers,
+		Failed: func(err error) {
+			// A store whose process is gone serves nothing, not even reads: the
+			// program ends, and what supervises it starts it anew.
+			if errors.Is(err, plugin.ErrUnavailable) {
+				in.Life.Fail(fmt.Errorf("the store of broker %s is gone: %w", in.Config.Broker.Name, err))
+			}
+		},
 	})
 }

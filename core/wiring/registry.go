@@ -3,7 +3,8 @@ package wiring
 import (
 	"errors"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 
 	"go.uber.org/fx"
@@ -48,14 +49,17 @@ func (r *Registry[P, T]) Lookup(name string) (plugin.Factory[P, T], error) {
 	return nil, fmt.Errorf("%w: there is no %s plugin %q; known are %s", ErrUnknownPlugin, r.kind, name, strings.Join(r.Names(), ", "))
 }
 
+// With returns a copy of the registry in which f stands for the plugin of its
+// name: the same plugin in another form, such as a process of its own.
+func (r *Registry[P, T]) With(f plugin.Factory[P, T]) *Registry[P, T] {
+	c := &Registry[P, T]{kind: r.kind, byName: maps.Clone(r.byName)}
+	c.byName[f.Name()] = f
+	return c
+}
+
 // Names lists the names, sorted.
 func (r *Registry[P, T]) Names() []string {
-	names := make([]string, 0, len(r.byName))
-	for n := range r.byName {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	return names
+	return slices.Sorted(maps.Keys(r.byName))
 }
 
 // Plugins are the registries of all kinds.

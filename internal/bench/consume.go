@@ -208,7 +208,7 @@ func Consume(ctx context.Context, o Options) (*Result, error) {
 	if o.Verify {
 		o.Warmup = 0
 	}
-	if err := errors.Join(o.check(), checkPID(o.PID)); err != nil {
+	if err := errors.Join(o.check(), checkPIDs(o.PIDs)); err != nil {
 		return nil, err
 	}
 	t, err := locate(ctx, &o, false)

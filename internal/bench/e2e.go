@@ -26,7 +26,7 @@ func EndToEnd(ctx context.Context, o Options) (*Result, error) {
 	if o.Size < minStamped {
 		return nil, fmt.Errorf("size is %d bytes; end to end a body carries a time stamp of %d", o.Size, minStamped)
 	}
-	if err := errors.Join(o.check(), checkPID(o.PID)); err != nil {
+	if err := errors.Join(o.check(), checkPIDs(o.PIDs)); err != nil {
 		return nil, err
 	}
 	t, err := locate(ctx, &o, true)
@@ -50,7 +50,7 @@ func EndToEnd(ctx context.Context, o Options) (*Result, error) {
 	}
 
 	ro := o
-	ro.Rate, ro.Duration, ro.Count, ro.Progress, ro.PID, ro.Warmup = 0, 0, 0, nil, 0, 0
+	ro.Rate, ro.Duration, ro.Count, ro.Progress, ro.PIDs, ro.Warmup = 0, 0, 0, nil, nil, 0
 	recv := newRun(&ro)
 	defer recv.close()
 	cs, err := recv.consumers(ctx, t, len(t.queues), FromEnd)

@@ -44,8 +44,8 @@ type Options struct {
 	// Verify checks that every queue is read whole: offsets without gap or
 	// repetition, bodies that match their checksums.
 	Verify bool
-	// PID is a server process whose CPU and memory are told; 0: none.
-	PID int
+	// PIDs are the server's processes, whose CPU and memory are told together.
+	PIDs []int
 	// Progress is told at intervals how far the run is, 0 to 1; nil: nobody.
 	Progress func(Progress)
 	// Timeout is how long an answer may take before the run fails [15 s].

@@ -92,7 +92,7 @@ func Produce(ctx context.Context, o Options) (*Result, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	if err := checkPID(o.PID); err != nil {
+	if err := checkPIDs(o.PIDs); err != nil {
 		return nil, err
 	}
 	t, err := locate(ctx, &o, true)
@@ -110,12 +110,11 @@ func Produce(ctx context.Context, o Options) (*Result, error) {
 	return r.result("produce", t), nil
 }
 
-func checkPID(pid int) error {
-	if pid == 0 {
-		return nil
-	}
-	if _, err := usageOf(pid); err != nil {
-		return fmt.Errorf("process %d: %w", pid, err)
+func checkPIDs(pids []int) error {
+	for _, pid := range pids {
+		if _, err := usageOf(pid); err != nil {
+			return fmt.Errorf("process %d: %w", pid, err)
+		}
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ type ErrorCount struct {
 
 // Process is what a process used in the measured time.
 type Process struct {
-	PID              int     `json:"pid,omitempty"`
+	PIDs             []int   `json:"pids,omitempty"`
 	CPUSeconds       float64 `json:"cpuSeconds"`
 	CPUMicrosPerMsg  float64 `json:"cpuMicrosPerMessage"`
 	ResidentBytes    int64   `json:"residentBytes,omitempty"`
@@ -136,16 +136,16 @@ func (r *run) result(command string, t *target) *Result {
 		res.Errors = append(res.Errors, *e)
 	}
 	slices.SortFunc(res.Errors, func(a, b ErrorCount) int { return cmp.Compare(a.Code, b.Code) })
-	res.Server = processOf(o.PID, r.atFrom, r.atTo, res.Messages)
-	res.Generator = processOf(0, r.ownFrom, r.ownTo, res.Messages)
+	res.Server = processOf(o.PIDs, r.atFrom, r.atTo, res.Messages)
+	res.Generator = processOf(nil, r.ownFrom, r.ownTo, res.Messages)
 	return res
 }
 
-func processOf(pid int, from, to usage, messages int64) *Process {
+func processOf(pids []int, from, to usage, messages int64) *Process {
 	if !from.ok || !to.ok {
 		return nil
 	}
-	p := &Process{PID: pid, CPUSeconds: round(to.cpu-from.cpu, 100), ResidentBytes: to.rss, AnonymousBytes: to.anon, MappedFileBytes: to.file, PeakResidentByte: to.peak}
+	p := &Process{PIDs: pids, CPUSeconds: round(to.cpu-from.cpu, 100), ResidentBytes: to.rss, AnonymousBytes: to.anon, MappedFileBytes: to.file, PeakResidentByte: to.peak}
 	if messages > 0 {
 		p.CPUMicrosPerMsg = round((to.cpu-from.cpu)*1e6/float64(messages), 100)
 	}

@@ -160,8 +160,16 @@ func (r *run) watch(ctx context.Context, done <-chan struct{}) {
 
 func (r *run) sample() (server, own usage) {
 	own, _ = usageOf(os.Getpid())
-	if r.o.PID > 0 {
-		server, _ = usageOf(r.o.PID)
+	for i, pid := range r.o.PIDs {
+		u, err := usageOf(pid)
+		if err != nil {
+			return usage{}, own // it ended meanwhile: half a sum would mislead
+		}
+		if i == 0 {
+			server = u
+		} else {
+			server = server.plus(u)
+		}
 	}
 	return server, own
 }

@@ -11,3 +11,7 @@ type usage struct {
 	rss, anon, file, peak int64   // bytes
 	ok                    bool
 }
+
+func (u usage) plus(v usage) usage {
+	return usage{u.cpu + v.cpu, u.rss + v.rss, u.anon + v.anon, u.file + v.file, u.peak + v.peak, u.ok && v.ok}
+}
