@@ -28,7 +28,12 @@ func metamorphic(t *testing.T, h Harness, mode storage.PublishMode) {
 		s := seed + int64(i)
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Logf("repeat with HARDPOINT_SEED=%d", s)
-			r := &random{world: newWorld(t, h, mode), rnd: rand.New(rand.NewPCG(uint64(s), 0))}
+			rnd := rand.New(rand.NewPCG(uint64(s), 0))
+			h := h
+			if h.Segment == 0 {
+				h.Segment = 8 << 10 << rnd.IntN(4)
+			}
+			r := &random{world: newWorld(t, h, mode), rnd: rnd}
 			for step := range 120 {
 				r.step()
 				if step%10 == 9 {
@@ -140,9 +145,7 @@ func (r *random) step() {
 			}
 		}
 	case n < 84:
-		if !r.h.Lacks.Reopen {
-			r.reopen()
-		}
+		r.again()
 	case n < 92:
 		q := r.queue()
 		if _, ok := r.model.queues()[q]; ok {
@@ -159,6 +162,25 @@ func (r *random) step() {
 	default:
 		r.readSomewhere()
 	}
+}
+
+// again opens the store again, at times in the other mode.
+func (r *random) again() {
+	r.t.Helper()
+	if r.h.Lacks.Reopen {
+		return
+	}
+	r.shutdown()
+	if !r.h.Lacks.RawLog && r.rnd.IntN(4) == 0 {
+		if r.mode == storage.Explicit {
+			r.mode = storage.Immediate
+			r.model.published = r.model.tail
+		} else {
+			r.mode = storage.Explicit
+		}
+	}
+	r.start()
+	r.verify()
 }
 
 // readSomewhere reads a queue at an offset that may lie outside of it.

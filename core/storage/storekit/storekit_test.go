@@ -107,8 +107,9 @@ func (l *fileLog) Close() error                            { return errors.Join(
 
 // mapKV is the most naive KV there is.
 type mapKV struct {
-	mu sync.Mutex
-	m  map[string][]byte
+	mu   sync.Mutex
+	m    map[string][]byte
+	keys []string // sorted; nil after a change of keys
 }
 
 func (k *mapKV) Open(context.Context) error { k.m = map[string][]byte{}; return nil }
@@ -120,9 +121,13 @@ func (k *mapKV) Apply(ops []storekit.Op, _ bool) error {
 	defer k.mu.Unlock()
 	for _, op := range ops {
 		if op.Until == nil {
+			if _, ok := k.m[string(op.Key)]; !ok {
+				k.keys = nil
+			}
 			k.m[string(op.Key)] = bytes.Clone(op.Value)
 			continue
 		}
+		k.keys = nil
 		maps.DeleteFunc(k.m, func(key string, _ []byte) bool { return key >= string(op.Key) && key < string(op.Until) })
 	}
 	return nil
@@ -138,13 +143,12 @@ func (k *mapKV) Get(key, dst []byte) ([]byte, bool, error) {
 func (k *mapKV) Scan(from, to []byte, reverse bool, each func(key, value []byte) bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var keys []string
-	for key := range k.m {
-		if key >= string(from) && key < string(to) {
-			keys = append(keys, key)
-		}
+	if k.keys == nil {
+		k.keys = slices.Sorted(maps.Keys(k.m))
 	}
-	slices.Sort(keys)
+	i, _ := slices.BinarySearch(k.keys, string(from))
+	j, _ := slices.BinarySearch(k.keys, string(to))
+	keys := slices.Clone(k.keys[i:max(i, j)])
 	if reverse {
 		slices.Reverse(keys)
 	}
