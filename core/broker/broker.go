@@ -420,16 +420,17 @@ func (b *Broker) stopListeners(ctx context.Context) error {
 	ls := b.listeners
 	b.listeners = nil
 	b.mu.Unlock()
-	drain := min(b.p.Config.Node.DrainTimeout, time.Second)
-	if d, ok := ctx.Deadline(); ok {
-		drain = min(drain, time.Until(d)/2)
-	}
-	short, cancel := context.WithTimeout(ctx, drain)
+	wait, cancel := context.WithTimeout(ctx, b.p.Config.Node.DrainTimeout)
 	defer cancel()
-	var errs []error
+	// Drained listeners read no more. Once everything that was read has its
+	// answer there is nothing to wait for: clients keep idle connections open.
+	var drains sync.WaitGroup
 	for _, l := range ls {
-		_ = l.Drain(short) // what is not out by then is cut off by Close
+		drains.Go(func() { _ = l.Drain(wait) })
 	}
+	errs := []error{b.queue.Idle(wait)}
+	cancel()
+	drains.Wait()
 	for _, l := range ls {
 		errs = append(errs, l.Close())
 	}

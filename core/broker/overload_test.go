@@ -30,7 +30,7 @@ import (
 
 const (
 	overloadPeers = 1000
-	overloadDepth = 8 // requests of a peer under way
+	overloadDepth = 8       // requests of a peer under way
 	throttled     = 1 << 20 // bytes a second
 	memoryLimit   = 512 << 20
 )

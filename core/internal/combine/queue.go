@@ -36,6 +36,7 @@ type Queue struct {
 	larges     []*Batch
 	largeBytes int
 	room       chan struct{} // closed when there may be room again; nil: nobody waits
+	calm       chan struct{} // closed when nothing is under way; nil: nobody waits
 	stopped    bool
 	largeNext  bool // large and ordinary batches take turns
 
@@ -510,7 +511,39 @@ func (q *Queue) unref(b *Batch, n int32) {
 		q.open = b
 	default:
 		q.pool = append(q.pool, b)
-		return
 	}
 	q.wakeRoom()
+	if q.calm != nil && q.idle() {
+		close(q.calm)
+		q.calm = nil
+	}
+}
+
+// idle reports whether everything that was brought has been answered. The caller
+// holds mu.
+func (q *Queue) idle() bool {
+	return q.open != nil && len(q.open.Groups) == 0 && len(q.pool)+1 == q.made && q.largeBytes == 0
+}
+
+// Idle returns when everything that was brought has been answered, or with ctx's
+// error. It says nothing about what comes after.
+func (q *Queue) Idle(ctx context.Context) error {
+	for {
+		q.mu.Lock()
+		if q.stopped || q.idle() {
+			q.mu.Unlock()
+			return nil
+		}
+		if q.calm == nil {
+			q.calm = make(chan struct{})
+		}
+		c := q.calm
+		q.mu.Unlock()
+		q.Settle()
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the journal: %w", ctx.Err())
+		}
+	}
 }
