@@ -48,6 +48,6 @@ func newPair(tb testing.TB, factories ...storage.Factory) *pair {
 }
 
 func (p *pair) Acquire(context.Context, *slog.Logger) (storagewire.Process, error) { return p, nil }
-func (p *pair) Control() storagepb.StorageClient                                  { return p.control }
-func (p *pair) Cause() error                                                      { return plugin.ErrUnavailable }
-func (p *pair) Release(bool)                                                      {}
+func (p *pair) Control() storagepb.StorageClient                                   { return p.control }
+func (p *pair) Cause() error                                                       { return plugin.ErrUnavailable }
+func (p *pair) Release(bool)                                                       {}

@@ -1,0 +1,143 @@
+package external_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
+	"github.com/hardpointmq/hardpoint/plugins/storage/pebble"
+	"github.com/hardpointmq/hardpoint/sdk/external"
+	"github.com/hardpointmq/hardpoint/sdk/serve"
+)
+
+// The test binary is the plugin process, too: roleEnv says what it is.
+const (
+	roleEnv = "HARDPOINT_TEST_ROLE"
+	dirEnv  = "HARDPOINT_TEST_DIR"
+)
+
+func TestMain(m *testing.M) {
+	switch role := os.Getenv(roleEnv); role {
+	case "":
+		goleak.VerifyTestMain(m)
+	case "serve":
+		serve.Main(plugins())
+	case "noisy":
+		fmt.Println("a line before the handshake")
+		fmt.Println("1|2|not a handshake")
+		fmt.Print(strings.Repeat("x", 1<<20))
+		fmt.Println()
+		fmt.Fprintln(os.Stderr, `{"@message":1}`)
+		fmt.Fprintln(os.Stderr, `{"@message":"told","@level":7}`)
+		fmt.Fprintln(os.Stderr, `{"@message":"warned","@level":"warn","@timestamp":5,"size":12}`)
+		fmt.Fprintln(os.Stderr, "[] {} \x00\xff")
+		fmt.Fprintln(os.Stderr, strings.Repeat("y", 1<<20))
+		serve.Main(plugins())
+	case "exit":
+		fmt.Fprintln(os.Stderr, "there is no licence for Tuesdays")
+		os.Exit(3)
+	case "panic":
+		panic("at start")
+	case "silent":
+		select {}
+	case "version":
+		fmt.Println("1|99|unix|/nowhere|grpc|")
+		select {}
+	case "host":
+		host()
+	default:
+		fmt.Fprintln(os.Stderr, "unknown role", role)
+		os.Exit(2)
+	}
+}
+
+func plugins() serve.Options {
+	return serve.Storage(memory.NewFactory(), pebble.NewFactory(), chatty())
+}
+
+// chatty is a store that prints when it starts.
+func chatty() storage.Factory {
+	return storage.NewFactory("chatty", func(memory.Config) plugin.Description { return plugin.Description{} },
+		func() memory.Config { return memory.Config{} },
+		func(_ context.Context, p storage.Params, _ memory.Config) (*chat, error) {
+			return &chat{log: p.Logger}, nil
+		})
+}
+
+type chat struct {
+	storagetest.Nop
+	log *slog.Logger
+}
+
+func (c *chat) Start(context.Context) error {
+	c.log.Debug("debugging is on", "answer", 42)
+	fmt.Println("printed to standard output")
+	fmt.Fprintln(os.Stderr, `{"@message":1}`)
+	return nil
+}
+
+// command runs this binary in a role.
+func command(tb testing.TB, role string, env ...string) external.Command {
+	tb.Helper()
+	exe, err := os.Executable()
+	require.NoError(tb, err)
+	return external.Command{Path: exe, Env: append(env, roleEnv+"="+role)}
+}
+
+// factory is of a plugin that ends with its last store.
+func factory(tb testing.TB, name, role string) storage.Factory {
+	tb.Helper()
+	return external.Storage(name, command(tb, role), external.Options{Linger: -1})
+}
+
+// running builds and starts a store, which is shut down with the test.
+func running(tb testing.TB, f storage.Factory, e storage.Events) storage.Store {
+	tb.Helper()
+	s, err := f.Build(tb.Context(), params(tb.TempDir(), e), nil)
+	require.NoError(tb, err)
+	require.NoError(tb, s.Start(tb.Context()))
+	tb.Cleanup(func() { _ = s.Shutdown(context.WithoutCancel(tb.Context())) })
+	return s
+}
+
+func params(dir string, e storage.Events) storage.Params {
+	return storage.Params{
+		Settings: plugin.Settings{Name: "test", Dir: dir}.WithDefaults(),
+		Segment:  64 << 20, Index: message.IndexRules{DelayLevels: message.DefaultDelayLevels()}, Events: e,
+	}
+}
+
+// buffer takes a log.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func (b *buffer) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}

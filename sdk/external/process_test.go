@@ -1,0 +1,351 @@
+package external_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
+	"github.com/hardpointmq/hardpoint/plugins/storage/pebble"
+	"github.com/hardpointmq/hardpoint/sdk/external"
+)
+
+const patience = 30 * time.Second
+
+// TestConformance runs the suite against a real process. A store that stays open
+// keeps one process for all cases.
+func TestConformance(t *testing.T) {
+	for _, h := range []storagetest.Harness{
+		{Factory: external.Storage(memory.Name, command(t, "serve"), external.Options{}), Lacks: storagetest.Lacks{ProcessDeath: true, Reopen: true}},
+		{Factory: external.Storage(pebble.Name, command(t, "serve"), external.Options{}), Config: plugin.Raw(`{"cacheBytes": 1048576, "memTableBytes": 1048576}`)},
+	} {
+		h.Form = storagetest.Process
+		t.Run("with", func(t *testing.T) {
+			running(t, h.Factory, storage.Events{})
+			storagetest.Run(t, h)
+		})
+	}
+}
+
+// pidOf asks the kernel which child serves.
+func children(t *testing.T) []int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", os.Getpid(), os.Getpid()))
+	if err != nil {
+		t.Skip("the kernel does not list children:", err)
+	}
+	var out []int
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", os.Getpid()))
+	require.NoError(t, err)
+	for _, f := range tasks {
+		if b, err = os.ReadFile(f); err != nil {
+			continue // a thread that ended
+		}
+		for _, s := range strings.Fields(string(b)) {
+			pid, err := strconv.Atoi(s)
+			require.NoError(t, err)
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// TestOneProcess: Describe, Build and two stores share a process, which ends
+// with the last store.
+func TestOneProcess(t *testing.T) {
+	f := external.Storage(memory.Name, command(t, "serve"), external.Options{})
+	d, err := f.Describe(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, memory.Name, d.Name)
+	require.Equal(t, storage.Contract, d.Contract)
+	pids := children(t)
+	require.Len(t, pids, 1)
+	a := running(t, f, storage.Events{})
+	b := running(t, f, storage.Events{})
+	require.Equal(t, pids, children(t))
+	require.NoError(t, a.Shutdown(t.Context()))
+	require.Equal(t, pids, children(t))
+	var all storage.OffsetAnswers
+	require.NoError(t, b.Offsets(t.Context(), nil, &all))
+	require.NoError(t, b.Shutdown(t.Context()))
+	require.Empty(t, children(t))
+	require.NoError(t, b.Shutdown(t.Context()))
+}
+
+func TestConfigFault(t *testing.T) {
+	f := factory(t, pebble.Name, "serve")
+	_, err := f.Describe(t.Context(), plugin.Raw(`{"cacheByte": 5}`))
+	require.ErrorIs(t, err, plugin.ErrConfig)
+	require.ErrorContains(t, err, "cacheBytes")
+	_, err = f.Build(t.Context(), params(t.TempDir(), storage.Events{}), plugin.Raw(`{"cacheByte": 5}`))
+	require.ErrorIs(t, err, plugin.ErrConfig)
+	_, err = factory(t, "another", "serve").Describe(t.Context(), nil)
+	require.ErrorIs(t, err, plugin.ErrConfig)
+	require.ErrorContains(t, err, "memory, pebble")
+}
+
+func TestStartFails(t *testing.T) {
+	for role, want := range map[string][]string{
+		"exit":    {"exit status 3", "there is no licence for Tuesdays"},
+		"panic":   {"exit status 2", "panic: at start"},
+		"version": {"99"},
+		"silent":  {"timeout"},
+	} {
+		t.Run(role, func(t *testing.T) {
+			limit := patience
+			if role == "silent" {
+				limit = 300 * time.Millisecond
+			}
+			f := external.Storage(memory.Name, command(t, role), external.Options{StartTimeout: limit})
+			_, err := f.Describe(t.Context(), nil)
+			require.ErrorIs(t, err, plugin.ErrUnavailable)
+			for _, w := range append(want, memory.Name) {
+				require.ErrorContains(t, err, w)
+			}
+			require.Empty(t, children(t))
+		})
+	}
+	t.Run("context", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := factory(t, memory.Name, "silent").Describe(ctx, nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Empty(t, children(t))
+	})
+	t.Run("no program", func(t *testing.T) {
+		_, err := external.Storage(memory.Name, external.Command{Path: "/no/such/program"}, external.Options{}).Describe(t.Context(), nil)
+		require.ErrorIs(t, err, plugin.ErrUnavailable)
+		require.ErrorContains(t, err, "/no/such/program")
+	})
+}
+
+// TestNoise: whatever is printed is logged, and hurts nobody.
+func TestNoise(t *testing.T) {
+	var log buffer
+	p := params(t.TempDir(), storage.Events{})
+	p.Logger = log.logger()
+	s, err := factory(t, "chatty", "noisy").Build(t.Context(), p, nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Start(t.Context()))
+	require.NoError(t, s.Sync(t.Context(), 0))
+	require.NoError(t, s.Shutdown(t.Context()))
+	for _, want := range []string{
+		`level=INFO msg="a line before the handshake" plugin=chatty stream=stdout`,
+		`msg="{\"@message\":1}"`, `level=INFO msg=told`, `level=WARN msg=warned size=12 plugin=chatty stream=stderr`,
+		`level=DEBUG msg="debugging is on" answer=42`, "1|2|not a handshake",
+		"printed to standard output",
+	} {
+		require.True(t, strings.Contains(log.String(), want), "the log lacks %s", want)
+	}
+}
+
+// killed watches a store whose process is killed.
+type killed struct {
+	failed chan error
+}
+
+func (k *killed) events() storage.Events {
+	k.failed = make(chan error, 10)
+	return storage.Events{Failed: func(err error) { k.failed <- err }}
+}
+
+// TestPluginKilled kills the plugin under load: everybody gets an error at once,
+// and the next store finds what was acknowledged.
+func TestPluginKilled(t *testing.T) {
+	f := factory(t, pebble.Name, "serve")
+	var k killed
+	dir := t.TempDir()
+	s, err := f.Build(t.Context(), params(dir, k.events()), nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Start(t.Context()))
+	pids := children(t)
+	require.Len(t, pids, 1)
+
+	var wg sync.WaitGroup
+	acked := make(chan message.Position, 1)
+	first := make(chan struct{})
+	wg.Go(func() {
+		w := storagetest.NewWriter(message.IndexRules{})
+		seq := storagetest.OpenSequencer(t, s, plugin.SystemClock{}, 1)
+		var freed, n int
+		var end message.Position
+		for ; ; n++ {
+			p := w.Pending([]storagetest.Message{{Queue: message.Queue{Topic: "T"}, UniqueKey: strconv.Itoa(n), Body: make([]byte, 1000)}})
+			p.Free = func(*storage.Batch) { freed++ }
+			if !requireNil(t, seq.Assign(p, 0)) {
+				return
+			}
+			if err := s.Append(t.Context(), &p.Batches[0]); err != nil {
+				if !errors.Is(err, plugin.ErrUnavailable) || !errors.Is(err, storage.ErrFailed) {
+					t.Errorf("Append to a plugin that is gone: %v", err)
+				}
+				break
+			}
+			if end = p.End; n == 20 {
+				close(first)
+			}
+		}
+		if freed != n+1 {
+			t.Errorf("%d of %d batches were freed", freed, n+1)
+		}
+		acked <- end
+	})
+	for range 4 {
+		wg.Go(func() {
+			for {
+				var c storage.Chunk
+				lim := storage.Limit{Count: 8}
+				err := s.Read(t.Context(), storage.ReadRequest{Queue: message.Queue{Topic: "T"}, Hot: lim, Cold: lim}, &c)
+				c.Release()
+				if err != nil {
+					if !errors.Is(err, plugin.ErrUnavailable) || errors.Is(err, storage.ErrFailed) {
+						t.Errorf("Read from a plugin that is gone: %v", err)
+					}
+					return
+				}
+			}
+		})
+	}
+	<-first
+	require.NoError(t, syscall.Kill(pids[0], syscall.SIGKILL))
+	wg.Wait()
+	end := <-acked
+	err = <-k.failed
+	require.ErrorIs(t, err, plugin.ErrUnavailable)
+	require.ErrorContains(t, err, "signal: killed")
+	require.ErrorIs(t, s.Sync(t.Context(), 0), storage.ErrFailed)
+	require.ErrorIs(t, s.Sync(t.Context(), 0), plugin.ErrUnavailable)
+	_, err = s.Capabilities().KeyIndex.Find(t.Context(), storage.KeyQuery{Topic: "T", Key: "1", Max: 1}, nil)
+	require.ErrorIs(t, err, plugin.ErrUnavailable)
+	require.NoError(t, s.Shutdown(t.Context()))
+	require.ErrorIs(t, s.Sync(t.Context(), 0), storage.ErrNotRunning)
+	require.Empty(t, k.failed, "Events.Failed is called once")
+	require.Empty(t, children(t))
+
+	s, err = f.Build(t.Context(), params(dir, storage.Events{}), nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Start(t.Context()))
+	require.GreaterOrEqual(t, s.State().Published, end)
+	require.NoError(t, s.Shutdown(t.Context()))
+}
+
+func requireNil(t *testing.T, err error) bool {
+	if err != nil {
+		t.Error(err)
+	}
+	return err == nil
+}
+
+// host is the role of a process that is killed: it opens a store in a plugin,
+// says so and goes on writing.
+func host() {
+	ctx := context.Background()
+	exe, err := os.Executable()
+	if err == nil {
+		var s storage.Store
+		f := external.Storage(pebble.Name, external.Command{Path: exe, Env: []string{roleEnv + "=serve"}}, external.Options{})
+		if s, err = f.Build(ctx, params(os.Getenv(dirEnv), storage.Events{}), nil); err == nil {
+			if err = s.Start(ctx); err == nil {
+				pids, _ := filepath.Glob("/proc/self/task/*/children")
+				for _, f := range pids {
+					b, _ := os.ReadFile(f)
+					if p := strings.TrimSpace(string(b)); p != "" {
+						fmt.Println(p)
+					}
+				}
+				select {}
+			}
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// TestHostKilled kills the host: the plugin ends, leaves no socket, and the next
+// host opens the store.
+func TestHostKilled(t *testing.T) {
+	children(t) // skips where it cannot be seen
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	dir, tmp := t.TempDir(), t.TempDir()
+	for range 3 {
+		cmd := exec.CommandContext(t.Context(), exe)
+		cmd.Env = append(os.Environ(), roleEnv+"=host", dirEnv+"="+dir, "TMPDIR="+tmp)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		line, err := bufio.NewReader(out).ReadString('\n')
+		require.NoError(t, err)
+		pid, err := strconv.Atoi(strings.TrimSpace(line))
+		require.NoError(t, err)
+		require.NoError(t, cmd.Process.Kill())
+		_, _ = io.Copy(io.Discard, out)
+		require.Error(t, cmd.Wait())
+		require.Eventually(t, func() bool {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			return err != nil || strings.Contains(string(b), ") Z ")
+		}, 5*time.Second, 10*time.Millisecond, "the plugin lives on without its host")
+		left, err := os.ReadDir(tmp)
+		require.NoError(t, err)
+		require.Empty(t, left, "sockets are left behind")
+	}
+	s, err := factory(t, pebble.Name, "serve").Build(t.Context(), params(dir, storage.Events{}), nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Start(t.Context()), "the next host opens the store")
+	require.NoError(t, s.Shutdown(t.Context()))
+}
+
+// TestLargeRecords: the limits of gRPC do not apply to records.
+func TestLargeRecords(t *testing.T) {
+	s := running(t, factory(t, memory.Name, "serve"), storage.Events{})
+	w := storagetest.NewWriter(message.IndexRules{})
+	seq := storagetest.OpenSequencer(t, s, plugin.SystemClock{}, 1)
+	q := message.Queue{Topic: "T", ID: 1}
+	for i, size := range []int{4<<20 - 100, 4 << 20, 5 << 20, 33 << 20} {
+		body := make([]byte, size)
+		for j := range body {
+			body[j] = byte(j * (i + 3))
+		}
+		p := w.Pending([]storagetest.Message{{Queue: q, Body: body}})
+		require.NoError(t, seq.Assign(p, 0))
+		require.NoError(t, s.Append(t.Context(), &p.Batches[0]))
+		var c storage.Chunk
+		require.NoError(t, s.Read(t.Context(), storage.ReadRequest{Queue: q, Offset: int64(i)}, &c))
+		require.Equal(t, storage.Found, c.Status)
+		require.Len(t, c.Frags, 1)
+		require.True(t, string(p.Buf) == string(c.Frags[0]), "a record of %d bytes came back changed", size)
+		require.Equal(t, p.Units, c.Units)
+		c.Release()
+	}
+}
+
+// BenchmarkProcess is the shared benchmark through a process; beside it the same
+// store in this one.
+func BenchmarkProcess(b *testing.B) {
+	for _, f := range []storage.Factory{memory.NewFactory(), pebble.NewFactory()} {
+		b.Run(f.Name()+"/in_process", func(b *testing.B) { storagetest.Benchmark(b, storagetest.Harness{Factory: f}) })
+		b.Run(f.Name()+"/process", func(b *testing.B) {
+			r := factory(b, f.Name(), "serve")
+			running(b, r, storage.Events{}) // keeps the process
+			storagetest.Benchmark(b, storagetest.Harness{Factory: r})
+		})
+	}
+}

@@ -1,0 +1,108 @@
+// Package serve turns plugins into a process that a host launches: the main
+// function of a plugin binary is one line,
+//
+//	func main() { serve.Main(serve.Storage(mystore.NewFactory())) }
+//
+// The process ends when its host says so, or when the host is gone, however it
+// ended: the host holds the other end of the standard input. Then nothing is
+// shut down in an orderly way, as nothing was in the host; stores are made for
+// that, and their locks are free at once. Signals to end are ignored: a service
+// manager sends them to all processes at once, and the host must close its
+// stores first. SIGKILL ends a plugin.
+//
+// Standard output belongs to the handshake. Whatever a plugin prints goes to
+// the host's log; its own logger writes JSON lines to standard error.
+package serve
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
+)
+
+// Options are what a process serves.
+type Options struct {
+	// Storage are the storage plugins, told apart by their names.
+	Storage []storage.Factory
+}
+
+// Storage makes Options of storage plugins.
+func Storage(f ...storage.Factory) Options { return Options{Storage: f} }
+
+// closeTime bounds how long stores that the host left open may take to close.
+const closeTime = 10 * time.Second
+
+// Main serves o and ends the process.
+func Main(o Options) {
+	if err := Run(context.Background(), o); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Run serves o until the host ends it. It does not return when the handshake
+// fails or the host dies, but ends the process; run by hand it says that it is a
+// plugin. The end of ctx ends nothing, see the package comment.
+func Run(ctx context.Context, o Options) error {
+	ctx = context.WithoutCancel(ctx)
+	stderr := os.Stderr // go-plugin replaces it
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
+	if os.Getenv(wire.ControlEnv) != "" {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(1)
+		}()
+	}
+	server := storagewire.NewServer(func(l slog.Level) *slog.Logger { return NewLogger(stderr, l) }, o.Storage...)
+	goplugin.Serve(&goplugin.ServeConfig{
+		HandshakeConfig:  wire.Handshake(),
+		VersionedPlugins: wire.Plugins(server),
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(wire.MaxControl), grpc.MaxSendMsgSize(wire.MaxControl))...)
+		},
+		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: stderr, JSONFormat: true}),
+	})
+	ctx, cancel := context.WithTimeout(ctx, closeTime)
+	defer cancel()
+	if err := server.Close(ctx); err != nil {
+		return fmt.Errorf("close the stores that the host left open: %w", err)
+	}
+	return nil
+}
+
+// NewLogger writes lines as hosts of go-plugin expect them: JSON with the text
+// keys @timestamp, @level and @message.
+func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{
+		Level: level,
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) > 0 {
+				return a
+			}
+			switch a.Key {
+			case slog.TimeKey:
+				a.Key = "@timestamp"
+			case slog.LevelKey:
+				a = slog.String("@level", strings.ToLower(a.Value.String()))
+			case slog.MessageKey:
+				a.Key = "@message"
+			}
+			return a
+		},
+	}))
+}
