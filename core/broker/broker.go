@@ -28,6 +28,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/vfs"
 	"github.com/hardpointmq/hardpoint/core/wiring"
@@ -131,7 +132,8 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	if repSays.Publish == storage.Explicit.String() {
 		mode = storage.Explicit
 	}
-	b.store, err = storeFactory.Build(ctx, storage.Params{
+	// In process or not, a store is measured the same way.
+	b.store, err = storagemw.Wrap(storeFactory, storagemw.Metrics).Build(ctx, storage.Params{
 		Settings: b.settings("storage", cfg.Store.Storage, cfg.Store.RootDir),
 		Segment:  cfg.Store.SegmentSize,
 		Publish:  mode,
