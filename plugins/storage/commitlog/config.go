@@ -3,6 +3,7 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // unitSize is the size of a ConsumeQueue unit in bytes.
@@ -78,6 +79,9 @@ func (c *Config) Validate() error {
 	rng("maxMappedFiles", int64(c.MaxMappedFiles), 16, 60_000)
 	if c.CommitLogWrite != WritePwrite && c.CommitLogWrite != WriteMap {
 		errs = append(errs, fmt.Errorf("commitLogWrite is %q, allowed are %q and %q", c.CommitLogWrite, WritePwrite, WriteMap))
+	}
+	if strings.Contains(c.StorePathCommitLog, ",") {
+		errs = append(errs, fmt.Errorf("storePathCommitLog is %q; a list of directories is not supported, name one", c.StorePathCommitLog))
 	}
 	return errors.Join(errs...)
 }

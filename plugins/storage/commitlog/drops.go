@@ -49,6 +49,18 @@ func (d *dropped) covers(q message.Queue, pos message.Position) bool {
 	return false
 }
 
+// cut is told that the log was cut at pos: what comes to stand there is new. It
+// reports whether the list changed.
+func (d *dropped) cut(pos message.Position) bool {
+	changed := false
+	for i := range d.Queues {
+		if x := &d.Queues[i]; x.Below > pos {
+			x.Below, changed = pos, true
+		}
+	}
+	return changed
+}
+
 // save writes the list, without what lies below first.
 func (d *dropped) save(fsys vfs.FS, name string, first message.Position) error {
 	keep := d.Queues[:0]

@@ -21,10 +21,12 @@ type logReader struct {
 	seg  *segment
 	buf  *buffer
 	off  int64 // of buf in seg
+	// window is how much is read at a time.
+	window int
 }
 
 func newLogReader(list segments) *logReader {
-	return &logReader{list: list, buf: getBuffer(readWindow)}
+	return &logReader{list: list, buf: getBuffer(readWindow), window: readWindow}
 }
 
 func (r *logReader) close() { r.buf.free() }
@@ -41,7 +43,7 @@ func (r *logReader) bytes(seg *segment, off int64, n int) ([]byte, error) {
 		r.buf.free()
 		r.buf = getBuffer(n)
 	}
-	w := int(min(int64(max(n, readWindow)), seg.size-off))
+	w := int(min(int64(max(n, r.window)), seg.size-off))
 	r.seg, r.off, r.buf.b = seg, off, r.buf.b[:w]
 	if err := seg.readAt(r.buf.b, off); err != nil {
 		r.seg, r.buf.b = nil, r.buf.b[:0]
@@ -142,23 +144,35 @@ func lostPage(v *message.View) bool {
 // magicStart is what all magic words of records begin with.
 var magicStart = []byte{0xDA, 0xA3, 0x20}
 
+// maxHole is how many zeros in a row end the search of a segment: so many are
+// not damage but the part that was never written.
+const maxHole = 64 << 20
+
 // findGood looks for the first good record at or above from for which accept is
-// true. lastUsed is the end of the last bytes that are not zero, from when all
-// are.
-func (r *logReader) findGood(from message.Position, accept func(*message.View) bool) (pos message.Position, found bool, lastUsed message.Position, err error) {
+// true. lastUsed is the end of the last bytes seen that are not zero, from when
+// all are; open tells that not all bytes were looked at.
+func (r *logReader) findGood(from message.Position, accept func(*message.View) bool) (pos message.Position, found bool, lastUsed message.Position, open bool, err error) {
 	var v message.View
 	lastUsed = from
 	for _, seg := range r.list {
 		if seg.base+seg.size <= int64(from) {
 			continue
 		}
+		hole := int64(0)
 		for off := max(int64(from)-seg.base, 0); off < seg.size; {
+			if hole >= maxHole {
+				open = true
+				break
+			}
 			w, err := r.bytes(seg, off, readWindow)
 			if err != nil {
-				return 0, false, 0, err
+				return 0, false, 0, false, err
 			}
 			if n := len(bytes.TrimRight(w, "\x00")); n > 0 {
 				lastUsed = message.Position(seg.base + off + int64(n))
+				hole = 0
+			} else {
+				hole += int64(len(w))
 			}
 			for at := 0; ; {
 				i := bytes.Index(w[at:], magicStart)
@@ -172,12 +186,12 @@ func (r *logReader) findGood(from message.Position, accept func(*message.View) b
 				}
 				switch err := r.good(p, &v, true); {
 				case err == nil && accept(&v):
-					return p, true, lastUsed, nil
+					return p, true, lastUsed, open, nil
 				case err != nil && !isRecordFault(err):
-					return 0, false, 0, err
+					return 0, false, 0, false, err
 				}
 				if w, err = r.bytes(seg, off, readWindow); err != nil { // the window may have moved
-					return 0, false, 0, err
+					return 0, false, 0, false, err
 				}
 			}
 			step := int64(len(w))
@@ -187,7 +201,7 @@ func (r *logReader) findGood(from message.Position, accept func(*message.View) b
 			off += step
 		}
 	}
-	return 0, false, lastUsed, nil
+	return 0, false, lastUsed, open, nil
 }
 
 // parentOf is the directory above.

@@ -51,7 +51,7 @@ func (g *gather) raw(off, n, published, tail int64) error {
 	seg, c := g.seg, g.c
 	end := tail - seg.base
 	if end >= seg.size {
-		end = g.s.dataEnd(seg)
+		end = g.s.dataEnd(seg, min(off+n, seg.size))
 	}
 	if off >= end {
 		g.blank(off, min(n, seg.size-off), end)
@@ -108,22 +108,43 @@ func (l *lease) drop(seg *segment) {
 	}
 }
 
-// dataEnd finds the blank of a sealed segment. Where damage hides it, the
-// segment is taken for full: its bytes are lent as they are.
-func (s *Store) dataEnd(seg *segment) int64 {
+// dataEnd gives the end of the records of a sealed segment if that is below
+// upTo, and at least upTo otherwise. It walks the records up to there once.
+// Where damage hides their edges, the bytes are lent as they are.
+func (s *Store) dataEnd(seg *segment, upTo int64) int64 {
 	if end := seg.end.Load(); end >= 0 {
 		return end
 	}
-	end := seg.base
-	err := s.walk(message.Position(seg.base), message.Position(seg.base+seg.size), func(v *message.View) error {
-		end = int64(v.Position) + int64(v.Size)
-		return nil
-	})
-	if err != nil {
-		end = seg.base + seg.size
+	edge := seg.walked.Load()
+	if edge >= upTo {
+		return edge
 	}
-	seg.end.Store(end - seg.base)
-	return end - seg.base
+	r := newLogReader(*s.list.Load())
+	defer r.close()
+	r.window = int(min(upTo-edge+4096, readWindow))
+	var v message.View
+	for edge < upTo {
+		pos := message.Position(seg.base + edge)
+		if to, ok := s.damage.end(pos); ok {
+			edge = min(int64(to)-seg.base, seg.size)
+			continue
+		}
+		err := r.record(pos, &v)
+		if errors.Is(err, message.ErrBlank) {
+			seg.end.Store(edge)
+			return edge
+		}
+		if err != nil || v.Position != pos {
+			edge = seg.size
+			break
+		}
+		edge += int64(v.Size)
+	}
+	if edge >= seg.size {
+		seg.end.Store(seg.size)
+	}
+	seg.walked.Store(edge)
+	return edge
 }
 
 // Truncate implements [storage.RawLog].
@@ -264,6 +285,11 @@ func (s *Store) truncate(at message.Position, lastTime int64) error {
 	m.durable.Store(min(m.durable.Load(), int64(at)))
 	m.markSynced.Store(min(m.markSynced.Load(), int64(at)))
 	m.lastTime.Store(lastTime)
+	if s.dropped.cut(at) {
+		if err := s.dropped.save(s.fs, s.path.droppedFile, message.Position(m.first.Load())); err != nil {
+			return err
+		}
+	}
 	list, err := s.cutFiles(*s.list.Load(), at)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -45,7 +46,7 @@ func (s *Store) newGather(c *storage.Chunk) gather {
 }
 
 // enter makes the segment of pos the current one and holds it; false when it is
-// gone.
+// gone, or about to be.
 func (g *gather) enter(pos message.Position) (bool, error) {
 	if seg := g.seg; seg != nil && int64(pos) >= seg.base && int64(pos) < seg.base+seg.size {
 		return true, nil
@@ -196,6 +197,14 @@ func (s *Store) readUnits(q *queue, r *storage.ReadRequest, c *storage.Chunk) er
 units:
 	for c.Next < c.Max {
 		n, err := q.read(c.Next, b[:min(want, c.Max-c.Next)*unitSize])
+		if errors.Is(err, fs.ErrNotExist) { // expired or dropped meanwhile
+			gone = true
+			if low := min(q.min.Load(), c.Max); low > c.Next {
+				c.Next = low
+				continue
+			}
+			break
+		}
 		if err != nil {
 			if len(c.Units) > 0 {
 				break
@@ -223,6 +232,9 @@ units:
 			more, err := g.record(u, c.Next, r)
 			if errors.Is(err, errGone) {
 				gone = true
+				if int64(u.at) >= s.marks.first.Load() {
+					break units // being cut or expired now: the same offset again
+				}
 				c.Next++
 				continue
 			}

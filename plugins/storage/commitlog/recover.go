@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -49,6 +50,7 @@ type recovery struct {
 	lastEnd         message.Position // behind the last good record
 	lastTime        int64
 	pubTime         int64
+	wipeAll         bool // not every byte behind the tail was looked at
 	records         int64
 }
 
@@ -120,6 +122,11 @@ func (s *Store) recover(ctx context.Context) error {
 	if err := s.settle(&r); err != nil {
 		return err
 	}
+	if s.dropped.cut(r.tail) {
+		if err := s.dropped.save(s.fs, s.path.droppedFile, message.Position(r.first())); err != nil {
+			return err
+		}
+	}
 	if s.keys != nil {
 		if err := s.keys.cut(r.published); err != nil {
 			return err
@@ -171,10 +178,10 @@ func (s *Store) loadSegments(id *identity) (segments, error) {
 			continue
 		case id == nil && info.Size != want:
 			return nil, fmt.Errorf("%w: %s has %d bytes, configured are segments of %d (mappedFileSizeCommitLog); the size of an existing log cannot change", storage.ErrIdentity, path, info.Size, want)
-		case info.Size != want && i == len(bases)-1 && info.Size < want:
+		case info.Size < want && s.unwritten(bases[i+1:]):
 			// Truncated from outside, or made by a process that died: the rest
 			// reads as zeros and is what recovery looks for.
-			s.p.Logger.Warn("the last segment is too short; it is extended with zeros", "file", path, "bytes", info.Size, "segment", want)
+			s.p.Logger.Warn("the last segment with records is too short; it is extended with zeros", "file", path, "bytes", info.Size, "segment", want)
 			if err := extendFile(s.fs, path, want); err != nil {
 				return nil, err
 			}
@@ -190,6 +197,23 @@ func (s *Store) loadSegments(id *identity) (segments, error) {
 		list = append(list, newSegment(s.fs, s.path.log, base, want))
 	}
 	return list, nil
+}
+
+// unwritten reports whether nothing was ever written to the segments: they were
+// prepared ahead of need.
+func (s *Store) unwritten(bases []int64) bool {
+	for _, base := range bases {
+		f, err := s.fs.OpenFile(filepath.Join(s.path.log, fileName(base)), os.O_RDONLY, 0)
+		if err != nil {
+			return false
+		}
+		var head [message.BlankSize]byte
+		_, err = f.ReadAt(head[:], 0)
+		if cErr := f.Close(); err != nil && !errors.Is(err, io.EOF) || cErr != nil || head != [message.BlankSize]byte{} {
+			return false
+		}
+	}
+	return true
 }
 
 // extendFile makes a file that is too short whole with zeros.
@@ -246,6 +270,7 @@ func (s *Store) cutFiles(list segments, at message.Position) (segments, error) {
 			return keep, err
 		}
 		seg.end.Store(-1)
+		seg.walked.Store(0)
 	}
 	return keep, nil
 }
@@ -384,9 +409,14 @@ func (s *Store) scan(ctx context.Context, r *recovery) error {
 var errStale = errors.New("record is older than what precedes it and uses a taken queue offset")
 
 // stale tells records that RocketMQ left behind a cut of its own from those
-// that belong to the log.
+// that belong to the log: they are older, and their queue offsets are taken.
 func (s *Store) stale(r *recovery, v *message.View) bool {
-	if v.StoreTime >= r.lastTime {
+	return v.StoreTime < r.lastTime && s.taken(r, v)
+}
+
+// taken reports whether another record has the queue offset of v.
+func (s *Store) taken(r *recovery, v *message.View) bool {
+	if tx := v.SysFlag & message.SysTxMask; tx == message.SysTxPrepared || tx == message.SysTxRollback {
 		return false
 	}
 	q := s.queues.byKey[message.Queue{Topic: string(v.Topic), ID: v.QueueID}]
@@ -405,14 +435,15 @@ func (s *Store) afterFault(r *recovery, rd *logReader, pos message.Position, fau
 	if r.clean && unused && r.units <= pos && seg == r.list.last() {
 		return 0, false, nil
 	}
-	next, more, used, err := rd.findGood(pos+1, func(v *message.View) bool {
-		return v.StoreTime >= r.lastTime && !s.stale(r, v)
+	next, more, used, open, err := rd.findGood(pos+1, func(v *message.View) bool {
+		return v.StoreTime >= r.lastTime && !s.taken(r, v)
 	})
 	if err != nil {
 		return 0, false, err
 	}
 	d := storage.Damage{From: pos, To: next, File: seg.path, Reason: "damaged in the middle of the log: " + fault.Error()}
 	if !more {
+		r.wipeAll = open
 		if used <= pos+1 && unused {
 			return 0, false, nil
 		}
@@ -529,6 +560,9 @@ func (s *Store) wipe(r *recovery) (segments, error) {
 		}
 	}
 	seg := list.at(r.tail)
+	if seg != nil && r.wipeAll {
+		used = message.Position(seg.base + seg.size)
+	}
 	if seg == nil || used <= r.tail {
 		return list, nil
 	}
@@ -553,6 +587,7 @@ func (s *Store) setMarks(r *recovery) {
 	m.pubTime.Store(max(r.pubTime, 0))
 	if r.clean {
 		m.durable.Store(int64(r.tail))
+		m.markSynced.Store(int64(r.published))
 	} else {
 		m.durable.Store(first) // what the page cache held may not be on the disk
 	}

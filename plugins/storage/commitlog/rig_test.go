@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -49,6 +50,18 @@ type rig struct {
 	sent   []record
 	n      int
 	failed []error
+	clock  ticking
+}
+
+// ticking gives another millisecond each time it is asked.
+type ticking struct {
+	plugin.SystemClock
+	ms int64
+}
+
+func (c *ticking) Now() time.Time {
+	c.ms++
+	return time.UnixMilli(1_700_000_000_000 + c.ms)
 }
 
 func newRig(t *testing.T, fsys vfs.FS, mode storage.PublishMode, change func(*Config)) *rig {
@@ -75,7 +88,7 @@ func (r *rig) open() {
 	r.t.Helper()
 	r.term++
 	if st := r.s.State(); st.Published == st.Tail {
-		r.seq = storagetest.OpenSequencer(r.t, r.s, plugin.SystemClock{}, r.term)
+		r.seq = storagetest.OpenSequencer(r.t, r.s, &r.clock, r.term)
 	}
 }
 

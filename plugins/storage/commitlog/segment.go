@@ -36,6 +36,7 @@ type segment struct {
 	// end is the offset behind the last record where the segment is sealed and
 	// that is known: the place of the blank. -1 otherwise.
 	end                 atomic.Int64
+	walked              atomic.Int64 // a record edge; no blank lies before it
 	firstTime, lastTime atomic.Int64 // store times, 0 when not known
 	populated           atomic.Int64 // bytes ready for mapped writes
 }

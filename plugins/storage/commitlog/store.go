@@ -252,6 +252,9 @@ func (s *Store) flushLoop(ctx context.Context) {
 			return
 		case <-t.C():
 		}
+		if s.failure() != nil {
+			return
+		}
 		if err := s.flushDerived(false); err != nil {
 			_ = s.fail(err)
 			return
