@@ -1,0 +1,22 @@
+package send_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// each runs a test on every replicator.
+func each(t *testing.T, f func(t *testing.T, o enginetest.Options)) {
+	t.Run("solo async", func(t *testing.T) { f(t, enginetest.Options{Replication: solo.NewFactory()}) })
+	t.Run("solo sync", func(t *testing.T) {
+		f(t, enginetest.Options{Replication: solo.NewFactory(), ReplicationConfig: plugin.Raw(`{"flushDiskType":"SYNC_FLUSH"}`)})
+	})
+	t.Run("scripted", func(t *testing.T) { f(t, enginetest.Options{}) })
+}
