@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/fx"
 	"go.uber.org/goleak"
 
+	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/wiring"
@@ -102,4 +105,28 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, NewDefaultConfig().Validate())
 	_, err = New(t.Context(), plugin.Settings{}, Config{}, nil)
 	require.ErrorContains(t, err, "name server: ")
+}
+
+func TestFromConfig(t *testing.T) {
+	l, err := config.Load(config.Options{Mode: config.Namesrv, Hostname: "h", Env: []string{
+		"HARDPOINT_DATA=/data", "HARDPOINT_NAMESRV_LISTEN=127.0.0.1:1", "HARDPOINT_SCAN_NOT_ACTIVE_BROKER_INTERVAL=20ms",
+		"HARDPOINT_BROKER_CHANNEL_EXPIRED_TIME=300ms", "HARDPOINT_ORDER_MESSAGE_ENABLE=true",
+		"HARDPOINT_ENABLE_ALL_TOPIC_LIST=false", "HARDPOINT_ENABLE_TOPIC_LIST=false",
+	}})
+	require.NoError(t, err)
+	c, err := FromConfig(&l.Config, transport.Limits{Connections: 7})
+	require.NoError(t, err)
+	require.Equal(t, Config{
+		Dir: filepath.Join("/data", "namesrv"), Transport: "remoting",
+		Listen:       transport.Listen{Address: "127.0.0.1:1", Limits: transport.Limits{Connections: 7}},
+		ScanInterval: 20 * time.Millisecond, BrokerExpiry: 300 * time.Millisecond, OrderMessageEnable: true,
+	}, c)
+
+	l, err = config.Load(config.Options{Mode: config.Namesrv, Hostname: "h"})
+	require.NoError(t, err)
+	c, err = FromConfig(&l.Config, transport.Limits{})
+	require.NoError(t, err)
+	want := NewDefaultConfig()
+	want.Dir = filepath.Join("data", "namesrv")
+	require.Equal(t, want, c, "the defaults of the keys are those of the name server")
 }

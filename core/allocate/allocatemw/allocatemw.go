@@ -36,7 +36,8 @@ func Faults(next allocate.Allocator, before func(r *allocate.Request) error) all
 	})
 }
 
-// Timeout bounds each allocation.
+// Timeout ends the context of each allocation after d. An allocator that does not
+// look at its context takes as long as it takes.
 func Timeout(next allocate.Allocator, d time.Duration) allocate.Allocator {
 	return allocate.Func(func(ctx context.Context, r *allocate.Request) (allocate.Assignment, error) {
 		ctx, cancel := context.WithTimeout(ctx, d)
