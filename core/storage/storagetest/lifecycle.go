@@ -13,6 +13,7 @@ import (
 var lifecycleCases = []testCase{
 	{"describes_what_it_offers", testDescribes},
 	{"shutdown_without_start", testShutdownWithoutStart},
+	{"shutdown_with_an_ended_context", testShutdownEnded},
 	{"not_running", testNotRunning},
 	{"empty_log", testEmptyLog},
 	{"reopen_keeps_everything", testReopen},
@@ -58,6 +59,19 @@ func testShutdownWithoutStart(t *testing.T, h Harness) {
 	w.build()
 	must(t, w.store.Shutdown(t.Context()), "Shutdown without Start")
 	must(t, w.store.Shutdown(t.Context()), "second Shutdown")
+}
+
+// testShutdownEnded: Shutdown may return early, but it does shut down.
+func testShutdownEnded(t *testing.T, h Harness) {
+	w := newWorld(t, h, storage.Immediate)
+	w.append(one(queue("T", 0), 10))
+	noneOrCancelled(t, w.store.Shutdown(cancelled(t)), "Shutdown")
+	must(t, w.store.Shutdown(t.Context()), "second Shutdown")
+	w.checkLent(true)
+	if !h.Lacks.Reopen {
+		w.start()
+		w.verify()
+	}
 }
 
 func testNotRunning(t *testing.T, h Harness) {

@@ -242,8 +242,19 @@ func (s *Store) recordBefore(at message.Position) (message.Position, error) {
 	return pos, err
 }
 
-// Shutdown implements plugin.Component.
-func (s *Store) Shutdown(context.Context) error {
+// Shutdown implements plugin.Component. When ctx ends first, closing goes on.
+func (s *Store) Shutdown(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- s.shutdown() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Store) shutdown() error {
 	s.life.Lock()
 	defer s.life.Unlock()
 	if !s.running {

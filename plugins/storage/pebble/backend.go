@@ -47,6 +47,15 @@ func (b *backend) Open(context.Context) error {
 		Logger:                      logger{b.log},
 		FormatMajorVersion:          pebble.FormatColumnarBlocks, // see the package comment
 		L0StopWritesThreshold:       24,
+		EventListener: &pebble.EventListener{
+			// Pebble would end the process; whoever reads gets the error anyway.
+			DataCorruption: func(info pebble.DataCorruptionInfo) {
+				b.log.Error("damaged data in the database", "detail", info.String())
+			},
+			BackgroundError: func(err error) {
+				b.log.Error("a flush or a compaction failed and is tried again", "error", err)
+			},
+		},
 	})
 	if err != nil {
 		b.cache.Unref()

@@ -182,6 +182,28 @@ func TestFull(t *testing.T) {
 	r.close()
 }
 
+// TestDisk is about what only a real file system does: locks and files that stay.
+func TestDisk(t *testing.T) {
+	dir := t.TempDir()
+	build := func() storage.Store {
+		s, err := pebble.NewFactory().Build(t.Context(), storage.Params{Settings: plugin.Settings{Dir: dir}, Segment: 1 << 20}, plugin.Raw(small))
+		require.NoError(t, err)
+		return s
+	}
+	for round := range int64(3) {
+		r := &rig{t: t, w: storagetest.NewWriter(message.IndexRules{}), store: build()}
+		require.NoError(t, r.store.Start(t.Context()))
+		require.Equal(t, 20*round, r.max())
+		require.Error(t, build().Start(t.Context()), "a second opener")
+		r.seq = storagetest.OpenSequencer(t, r.store, nil, 1)
+		for range 20 {
+			require.NoError(t, r.append(50_000))
+		}
+		require.NoError(t, r.sync())
+		r.close()
+	}
+}
+
 func TestConfig(t *testing.T) {
 	f := pebble.NewFactory()
 	for raw, want := range map[string]string{

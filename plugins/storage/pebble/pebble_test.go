@@ -26,11 +26,6 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestDisk runs the suite on the real file system.
-func TestDisk(t *testing.T) {
-	storagetest.Run(t, storagetest.Harness{Factory: pebble.NewFactory(), Config: plugin.Raw(small)})
-}
-
 // crashFS is a file system in memory that can lose what was not synced.
 type crashFS struct {
 	mu sync.Mutex
