@@ -13,7 +13,8 @@
 //
 // There are at most [maxBatches] batches, of [batchBytes] and [batchRecords]
 // each; larger groups travel in batches of their own, together at most
-// [largeBytes]. When all are under way, callers wait for room; after
+// [largeBytes]. While all but one are under way, the last one goes on filling;
+// when it is full, callers wait for room; after
 // Config.SendWait they are refused with an identity that clients retry. So a
 // slow disk costs bounded memory.
 //

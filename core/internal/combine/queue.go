@@ -30,7 +30,7 @@ type Queue struct {
 	limit   int              // bytes of an ordinary batch
 
 	mu         sync.Mutex
-	open       *Batch // nil when all batches are under way
+	open       *Batch // nil before Start and after stop
 	pool       []*Batch
 	made       int
 	larges     []*Batch
@@ -69,7 +69,7 @@ type result struct {
 // New makes the queue and makes it the kernel's journal.
 func New(k *kernel.Kernel) *Queue {
 	q := &Queue{
-		k: k, deriver: message.NewDeriver(k.Config.Index), limit: batchBytes,
+		k: k, deriver: message.NewDeriver(k.Config().Index), limit: batchBytes,
 		turnC: make(chan struct{}, 1), replyC: make(chan struct{}, 1),
 		batches:  k.Meter.Counter("journal_batches_total", "Batches handed to the replicator."),
 		records:  k.Meter.Counter("journal_groups_total", "Groups (messages or client batches) handed to the replicator."),
@@ -227,7 +227,7 @@ func (q *Queue) reserveLarge(to Receiver, n Need) (Slot, error) {
 }
 
 func (q *Queue) sendWait() time.Duration {
-	if w := q.k.Config.SendWait; w > 0 {
+	if w := q.k.Config().SendWait; w > 0 {
 		return w
 	}
 	return 200 * time.Millisecond
@@ -236,7 +236,7 @@ func (q *Queue) sendWait() time.Duration {
 // busy carries an identity that the Java 4.9 and Go clients retry, which
 // SystemBusy is not.
 func (q *Queue) busy() error {
-	return &api.Error{ID: api.ServiceNotAvailable, Text: fmt.Sprintf("[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while: the log of %s took no more for %v", q.k.Config.BrokerName, q.sendWait())}
+	return &api.Error{ID: api.ServiceNotAvailable, Text: fmt.Sprintf("[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while: the log of %s took no more for %v", q.k.Config().BrokerName, q.sendWait())}
 }
 
 func refusedBecause(err error) error {
@@ -309,7 +309,14 @@ func (q *Queue) turnLoop() {
 func (q *Queue) more() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.open != nil && len(q.open.Groups) > 0 || len(q.larges) > 0
+	return q.openReady() || len(q.larges) > 0
+}
+
+// openReady reports whether the open batch can be handed over: it holds
+// something, and there is another one to be open after it. While all are under
+// way, behind a slow flush, the open one goes on filling. mu is held.
+func (q *Queue) openReady() bool {
+	return q.open != nil && len(q.open.Groups) > 0 && (len(q.pool) > 0 || q.made < maxBatches)
 }
 
 // round hands one batch to the replicator; false when there is none. The caller
@@ -318,21 +325,16 @@ func (q *Queue) round() bool {
 	q.mu.Lock()
 	var b *Batch
 	switch {
-	case q.open != nil && len(q.open.Groups) > 0 && !(q.largeNext && len(q.larges) > 0):
+	case q.openReady() && !(q.largeNext && len(q.larges) > 0):
 		q.largeNext = true
 		b = q.open
-		switch {
-		case len(q.pool) > 0:
-			n := len(q.pool) - 1
+		if n := len(q.pool) - 1; n >= 0 {
 			q.open, q.pool = q.pool[n], q.pool[:n]
-			q.wakeRoom()
-		case q.made < maxBatches:
+		} else {
 			q.made++
 			q.open = newBatch(q, q.limit, batchRecords, false)
-			q.wakeRoom()
-		default:
-			q.open = nil // recycle gives the next one
 		}
+		q.wakeRoom()
 	case len(q.larges) > 0:
 		q.largeNext = false
 		b = q.larges[0]
@@ -503,19 +505,21 @@ func (q *Queue) unref(b *Batch, n int32) {
 	clear(b.runs)
 	b.runs = b.runs[:0]
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch {
-	case b.large:
+	starved := false
+	if b.large {
 		q.largeBytes -= b.counted
-	case q.open == nil:
-		q.open = b
-	default:
+		q.wakeRoom()
+	} else {
+		starved = len(q.pool) == 0 && q.made == maxBatches && q.open != nil && len(q.open.Groups) > 0
 		q.pool = append(q.pool, b)
 	}
-	q.wakeRoom()
 	if q.calm != nil && q.idle() {
 		close(q.calm)
 		q.calm = nil
+	}
+	q.mu.Unlock()
+	if starved && q.running.CompareAndSwap(false, true) {
+		q.turnC <- struct{}{} // there is room for one: only who has the turn puts it in
 	}
 }
 

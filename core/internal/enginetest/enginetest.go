@@ -292,7 +292,7 @@ func (e *Engine) Again(d *Disk) *Engine {
 }
 
 // File is the path of a file under config/.
-func (e *Engine) File(name string) string { return filepath.Join(e.K.Config.Dir, "config", name) }
+func (e *Engine) File(name string) string { return filepath.Join(e.K.Config().Dir, "config", name) }
 
 // Client is a fake peer of the engine.
 type Client struct {
