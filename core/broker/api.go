@@ -84,7 +84,7 @@ func (b *Broker) pullOnce(ctx context.Context, r *api.PullRequest, n int32, tags
 	var c storage.Chunk
 	defer c.Reset()
 	lim := storage.Limit{Count: n, Bytes: 1 << 30}
-	if err := b.store.Read(ctx, storage.ReadRequest{Queue: r.Queue, Offset: r.Offset, Hot: lim, Cold: lim, Scan: b.k.Config.FilterScan, Tags: tags.Codes}, &c); err != nil {
+	if err := b.store.Read(ctx, storage.ReadRequest{Queue: r.Queue, Offset: r.Offset, Hot: lim, Cold: lim, Scan: b.k.Config().FilterScan, Tags: tags.Codes}, &c); err != nil {
 		return api.PullResult{}, err
 	}
 	res := api.PullResult{Next: r.Offset, Min: c.Min, Max: c.Max}

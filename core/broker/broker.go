@@ -137,7 +137,7 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 		Settings: b.settings("storage", cfg.Store.Storage, cfg.Store.RootDir),
 		Segment:  cfg.Store.SegmentSize,
 		Publish:  mode,
-		Index:    k.Config.Index,
+		Index:    k.Config().Index,
 		Events:   k.Hooks.Events(b.storeFailed),
 	}, storeRaw)
 	if err != nil {
@@ -417,7 +417,7 @@ func (b *Broker) topicChanged(string) {
 
 // stopListeners lets answers under way out, then closes the peers.
 func (b *Broker) stopListeners(ctx context.Context) error {
-	b.k.Refuse("broker " + b.k.Config.BrokerName + " is shutting down")
+	b.k.Refuse("broker " + b.k.Config().BrokerName + " is shutting down")
 	b.mu.Lock()
 	ls := b.listeners
 	b.listeners = nil
@@ -485,7 +485,7 @@ func (b *Broker) Address() string {
 }
 
 // Advertised is the address that clients are told.
-func (b *Broker) Advertised() string { return b.k.Config.Advertise.String() }
+func (b *Broker) Advertised() string { return b.k.Config().Advertise.String() }
 
 // Ready returns nil when the broker serves and takes writes, else why not.
 func (b *Broker) Ready() error {

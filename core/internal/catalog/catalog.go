@@ -72,7 +72,7 @@ type keyLock struct {
 // New makes the behaviour and registers it.
 func New(k *kernel.Kernel, fs vfs.FS) *Catalog {
 	c := &Catalog{
-		k: k, fs: fs, dir: filepath.Join(k.Config.Dir, "config"), s: newState(),
+		k: k, fs: fs, dir: filepath.Join(k.Config().Dir, "config"), s: newState(),
 		keys: map[string]*keyLock{}, wake: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
 	c.files.c = c
@@ -151,7 +151,7 @@ func (c *Catalog) begin(ctx context.Context) error {
 // (TopicConfigManager.init, SubscriptionGroupManager.init); true when one was
 // missing.
 func (c *Catalog) seed() bool {
-	cfg := &c.k.Config
+	cfg := c.k.Config()
 	rw := kernel.PermRead | kernel.PermWrite
 	wanted := []command.TopicConfig{
 		{TopicName: message.SelfTestTopic, ReadQueueNums: 1, WriteQueueNums: 1, Perm: rw},
@@ -344,7 +344,7 @@ func (c *Catalog) isLoaded() bool {
 // flushLoop makes records of changed progress and writes files.
 func (c *Catalog) flushLoop() {
 	defer c.wg.Done()
-	every := c.k.Config.OffsetInterval
+	every := c.k.Config().OffsetInterval
 	if every <= 0 || every > time.Second {
 		every = time.Second
 	}

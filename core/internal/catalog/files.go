@@ -356,7 +356,7 @@ func (f *files) write(final bool) error {
 	c.s.offsets.mu.RUnlock()
 	if seen != f.offsetsSeen {
 		f.changed = true
-		if final || now.Sub(f.lastOffsets) >= c.k.Config.FileInterval {
+		if final || now.Sub(f.lastOffsets) >= c.k.Config().FileInterval {
 			todo[offsetsFile] = true
 		}
 	}

@@ -19,7 +19,7 @@ func (c *Catalog) Named(name string) *kernel.Topic { return (*c.s.topics.Load())
 // AutoCreate implements kernel.Topics by the rules of
 // TopicConfigManager.createTopicInSendMessageMethod.
 func (c *Catalog) AutoCreate(ctx context.Context, name, template string, queues int32, unit bool) (*kernel.Topic, error) {
-	if !c.k.Config.AutoCreateTopic && template == message.AutoCreateTopic {
+	if !c.k.Config().AutoCreateTopic && template == message.AutoCreateTopic {
 		return nil, notFound("topic", name)
 	}
 	from := c.Named(template)
@@ -99,6 +99,9 @@ func (c *Catalog) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
+// Touch implements kernel.Topics.
+func (c *Catalog) Touch() { c.touch(true, false) }
+
 // All implements kernel.Topics.
 func (c *Catalog) All() ([]*kernel.Topic, command.DataVersion) {
 	all := c.s.sortedTopics()
@@ -124,7 +127,7 @@ func (g groups) Ensure(ctx context.Context, name string) (*command.SubscriptionG
 	if got := g.Named(name); got != nil {
 		return got, nil
 	}
-	if !g.c.k.Config.AutoCreateGroup {
+	if !g.c.k.Config().AutoCreateGroup {
 		return nil, &api.Error{ID: api.GroupNotExist, Text: fmt.Sprintf("subscription group [%s] does not exist, and autoCreateSubscriptionGroup is false", name)}
 	}
 	defer g.c.lockKey("g/" + name)()

@@ -240,7 +240,7 @@ func (m *Manager) disconnected(c *kernel.Conn) {
 }
 
 func (m *Manager) expire(now time.Time) {
-	limit := m.k.Config.ChannelExpired
+	limit := m.k.Config().ChannelExpired
 	if limit <= 0 {
 		return
 	}
@@ -269,7 +269,7 @@ func (m *Manager) forget(groupName string) {
 
 // notify tells the members of groups to share their queues anew.
 func (m *Manager) notify(groups ...string) {
-	if !m.k.Config.NotifyIDs {
+	if !m.k.Config().NotifyIDs {
 		return
 	}
 	for _, name := range groups {

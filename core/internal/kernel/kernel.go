@@ -60,16 +60,21 @@ type Config struct {
 	SendWait time.Duration
 	Index    message.IndexRules
 
+	// BrokerProperties are appended to the properties of every sent message;
+	// they and RegionBytes are made by the kernel.
+	BrokerProperties []byte
+	// RegionBytes is Region.
+	RegionBytes []byte
+
 	_ struct{}
 }
 
 // Kernel is made by core/broker, filled by the constructors of behaviours, and
 // not changed after Start but for what says so.
 type Kernel struct {
-	Config Config
-	Log    *slog.Logger
-	Clock  plugin.Clock
-	Meter  plugin.Meter
+	Log   *slog.Logger
+	Clock plugin.Clock
+	Meter plugin.Meter
 
 	Store      storage.Store
 	Replicator replication.Replicator
@@ -83,6 +88,11 @@ type Kernel struct {
 	Images ImageSource
 	Hooks  Hooks
 
+	// Update changes the configuration of the running broker by the text of
+	// UPDATE_BROKER_CONFIG and says what it changed; nil: not offered.
+	Update func(text []byte) (changed string, err error)
+
+	config   atomic.Pointer[Config]
 	sender   Sender
 	handlers map[int32]HandlerFunc
 	conns    sync.Map // peer id → *Conn
@@ -93,37 +103,51 @@ type Kernel struct {
 
 	// StoreHost is Advertise as it stands in records.
 	StoreHost message.Host
-	// BrokerProperties are appended to the properties of every sent message.
-	BrokerProperties []byte
-	// RegionBytes is Config.Region.
-	RegionBytes []byte
 }
 
 // New makes a kernel with its store; behaviours fill in the rest.
 func New(cfg Config, s plugin.Settings, store storage.Store) *Kernel {
 	s = s.WithDefaults()
 	k := &Kernel{
-		Config: cfg, Log: s.Logger, Clock: s.Clock, Meter: s.Meter, Store: store,
+		Log: s.Logger, Clock: s.Clock, Meter: s.Meter, Store: store,
 		handlers: map[int32]HandlerFunc{},
 	}
-	k.SetAdvertise(cfg.Advertise)
+	k.SetConfig(cfg)
 	k.role.Store(&replication.Role{})
 	return k
+}
+
+// Config is the configuration as of now; the same pointer until it changes.
+// Readers take it anew for each request and do not write to it.
+func (k *Kernel) Config() *Config { return k.config.Load() }
+
+// SetConfig replaces the configuration. After Start only what the key table
+// calls reloadable may differ. The advertised address is kept once it is known.
+func (k *Kernel) SetConfig(c Config) {
+	if old := k.config.Load(); old != nil {
+		c.Advertise = old.Advertise
+	}
+	if k.config.Load() == nil { // afterwards senders read it
+		k.StoreHost = message.HostOf(c.Advertise)
+	}
+	on := "false"
+	if c.TraceOn {
+		on = "true"
+	}
+	c.RegionBytes = []byte(c.Region)
+	p := message.AppendProperty(nil, message.PropRegion, c.Region)
+	p = message.AppendProperty(p, message.PropTraceOn, on)
+	c.BrokerProperties = message.AppendProperty(p, message.PropCluster, c.ClusterName)
+	k.config.Store(&c)
 }
 
 // SetAdvertise sets the advertised address when the listener's port is known;
 // before Start only.
 func (k *Kernel) SetAdvertise(a netip.AddrPort) {
-	k.Config.Advertise = a
+	c := *k.config.Load()
+	c.Advertise = a
+	k.config.Store(&c)
 	k.StoreHost = message.HostOf(a)
-	k.RegionBytes = []byte(k.Config.Region)
-	on := "false"
-	if k.Config.TraceOn {
-		on = "true"
-	}
-	p := message.AppendProperty(nil, message.PropRegion, k.Config.Region)
-	p = message.AppendProperty(p, message.PropTraceOn, on)
-	k.BrokerProperties = message.AppendProperty(p, message.PropCluster, k.Config.ClusterName)
 }
 
 // ErrNoOffice: this node may not write now; the text says why. Test with
@@ -155,9 +179,9 @@ func (k *Kernel) Writable() error {
 	}
 	if !k.writable.Load() {
 		r := k.Role()
-		text := fmt.Sprintf("broker %s is %s of term %d", k.Config.BrokerName, r.Kind, r.Term)
+		text := fmt.Sprintf("broker %s is %s of term %d", k.Config().BrokerName, r.Kind, r.Term)
 		if r.ReadOnly != "" {
-			text = "broker " + k.Config.BrokerName + " is read-only: " + r.ReadOnly
+			text = "broker " + k.Config().BrokerName + " is read-only: " + r.ReadOnly
 		}
 		return &api.Error{ID: api.ServiceNotAvailable, Text: text, Err: ErrNoOffice}
 	}
@@ -248,6 +272,9 @@ type Topics interface {
 	Put(ctx context.Context, t command.TopicConfig) error
 	// Remove deletes a topic; unknown ones are no error.
 	Remove(ctx context.Context, name string) error
+	// Touch moves the version although no topic changed: what is registered of
+	// them did.
+	Touch()
 	// All lists topics that are not internal, sorted by name, and the version.
 	All() ([]*Topic, command.DataVersion)
 }

@@ -110,8 +110,8 @@ func (p *Pull) serve(r *kernel.Request) {
 	}
 	if h.SysFlag&command.PullSuspend != 0 && codeOf(t) == command.RespPullNotFound {
 		wait := h.SuspendTimeoutMillis
-		if !p.k.Config.LongPolling {
-			wait = min(wait, p.k.Config.ShortPolling.Milliseconds())
+		if !p.k.Config().LongPolling {
+			wait = min(wait, p.k.Config().ShortPolling.Milliseconds())
 		}
 		if wait > 0 && p.park.hold(t, wait) {
 			return // t belongs to the park now
@@ -125,8 +125,8 @@ func (p *Pull) serve(r *kernel.Request) {
 func (p *Pull) check(t *task, h *command.PullRequest) *refusal {
 	k := p.k
 	group := h.ConsumerGroup
-	if k.Config.Permission&kernel.PermRead == 0 {
-		return &refusal{command.RespNoPermission, forbidBroker, fmt.Sprintf("the broker[%s] pulling message is forbidden", k.Config.BrokerName)}
+	if k.Config().Permission&kernel.PermRead == 0 {
+		return &refusal{command.RespNoPermission, forbidBroker, fmt.Sprintf("the broker[%s] pulling message is forbidden", k.Config().BrokerName)}
 	}
 	g := k.Groups.Named(string(group))
 	if g == nil {
@@ -155,12 +155,12 @@ func (p *Pull) check(t *task, h *command.PullRequest) *refusal {
 	if no := p.filterOf(t, h, g, cfg.TopicName); no != nil {
 		return no
 	}
-	hot, cold := k.Config.Hot, k.Config.Cold
+	hot, cold := k.Config().Hot, k.Config().Cold
 	n := max(h.MaxMsgNums, 0)
 	hot.Count, cold.Count = least(hot.Count, n), least(cold.Count, n)
 	t.req.Queue = message.Queue{Topic: cfg.TopicName, ID: h.QueueID}
 	t.req.Offset, t.req.Hot, t.req.Cold = h.QueueOffset, hot, cold
-	t.req.Scan = max(k.Config.FilterScan, n)
+	t.req.Scan = max(k.Config().FilterScan, n)
 	t.sysFlag = cfg.TopicSysFlag
 	return nil
 }

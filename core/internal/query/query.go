@@ -200,7 +200,7 @@ func (q *Query) byKey(r *kernel.Request) {
 		r.Fail(hidden(topic))
 		return
 	}
-	limit := min(h.MaxNum, q.k.Config.MaxQueryBatch)
+	limit := min(h.MaxNum, q.k.Config().MaxQueryBatch)
 	if h.UniqueKey {
 		limit = uniqueMax
 	}

@@ -65,8 +65,8 @@ func (b *Retry) make(h *command.SendBackRequest, r *kernel.Request) (*message.Re
 	if g == nil {
 		return nil, &api.Error{ID: api.GroupNotExist, Text: fmt.Sprintf("subscription group not exist, %s", group)}
 	}
-	if k.Config.Permission&kernel.PermWrite == 0 {
-		return nil, &api.Error{ID: api.NoPermission, Text: fmt.Sprintf("the broker[%s] sending message is forbidden", k.Config.BrokerName)}
+	if k.Config().Permission&kernel.PermWrite == 0 {
+		return nil, &api.Error{ID: api.NoPermission, Text: fmt.Sprintf("the broker[%s] sending message is forbidden", k.Config().BrokerName)}
 	}
 	if g.RetryQueueNums <= 0 {
 		return nil, nil

@@ -73,7 +73,7 @@ func (st *connState) appendAnswer(dst []byte, b *combine.Batch, i int, t *combin
 	}
 	w := command.Begin(dst, command.HeaderType(t.Kind), code, t.Opaque, command.FlagResponse)
 	w.ExtBytes("MSG_REGION", region(k))
-	w.ExtBool("TRACE_ON", k.Config.TraceOn)
+	w.ExtBool("TRACE_ON", k.Config().TraceOn)
 	w.ExtBytes("msgId", id)
 	w.ExtInt("queueId", int64(units[0].Queue.ID))
 	w.ExtInt("queueOffset", units[0].Offset)
@@ -84,10 +84,10 @@ func (st *connState) appendAnswer(dst []byte, b *combine.Batch, i int, t *combin
 }
 
 func region(k *kernel.Kernel) []byte {
-	if k.Config.Region == "" {
+	if k.Config().Region == "" {
 		return defaultRegion
 	}
-	return k.RegionBytes
+	return k.Config().RegionBytes
 }
 
 var defaultRegion = []byte(command.DefaultRegion)
@@ -97,7 +97,7 @@ var defaultRegion = []byte(command.DefaultRegion)
 func (st *connState) appendError(dst []byte, t *combine.Ticket, code int32, text string) []byte {
 	w := command.Begin(dst, command.HeaderType(t.Kind), code, t.Opaque, command.FlagResponse)
 	w.ExtBytes("MSG_REGION", region(st.s.k))
-	w.ExtBool("TRACE_ON", st.s.k.Config.TraceOn)
+	w.ExtBool("TRACE_ON", st.s.k.Config().TraceOn)
 	w.Remark(text)
 	return w.End(0)
 }

@@ -36,7 +36,7 @@ func (s *Send) Record(_ context.Context, r *api.SendRequest) (*message.Record, s
 	if len(r.Body) == 0 {
 		return nil, "", &api.Error{ID: api.MessageIllegal, Text: "the message body is empty"}
 	}
-	if limit := s.k.Config.MaxMessageSize; len(r.Body) > limit {
+	if limit := s.k.Config().MaxMessageSize; len(r.Body) > limit {
 		return nil, "", &api.Error{ID: api.MessageIllegal, Text: fmt.Sprintf("the message body has %d bytes, at most %d (maxMessageSize) are allowed", len(r.Body), limit)}
 	}
 	var props []byte
@@ -46,7 +46,7 @@ func (s *Send) Record(_ context.Context, r *api.SendRequest) (*message.Record, s
 	rec := message.Record{
 		Topic: topic.Config.TopicName, QueueID: queue, Flag: r.Flag, BornTime: born.UnixMilli(),
 		BornHost: s.k.StoreHost, StoreHost: s.k.StoreHost, Body: r.Body,
-		Properties: props, BrokerProperties: s.k.BrokerProperties,
+		Properties: props, BrokerProperties: s.k.Config().BrokerProperties,
 	}
 	st := connState{s: s}
 	var f message.Facts

@@ -34,7 +34,7 @@ type Send struct {
 func New(k *kernel.Kernel, q *combine.Queue) *Send {
 	s := &Send{
 		k: k, q: q, ids: newIDMaker(k),
-		deriver: message.NewDeriver(k.Config.Index),
+		deriver: message.NewDeriver(k.Config().Index),
 		sent:    k.Meter.Counter("messages_in_total", "Messages that clients sent and the log took."),
 		refused: k.Meter.Counter("send_refused_total", "Sends refused before or after ordering."),
 	}
@@ -122,7 +122,7 @@ func (st *connState) take(h *command.Header, f *command.Frame, t *combine.Ticket
 		Topic: topic.Config.TopicName, QueueID: queue,
 		SysFlag:  r.SysFlag &^ (message.SysTxMask | message.SysBornHostV6 | message.SysStoreHostV6 | message.SysNeedUnwrap | message.SysInnerBatch),
 		BornTime: r.BornTimestamp, BornHost: st.c.Born, StoreHost: k.StoreHost,
-		BrokerProperties: k.BrokerProperties,
+		BrokerProperties: k.Config().BrokerProperties,
 	}
 	g := group{first: len(st.recs)}
 	if r.Batch {
@@ -149,7 +149,7 @@ func (st *connState) takeOne(base *message.Record, r *command.SendRequest, g *gr
 	if len(base.Body) == 0 {
 		return &api.Error{ID: api.MessageIllegal, Text: "the message body is empty"}
 	}
-	if n := st.s.k.Config.MaxMessageSize; len(base.Body) > n {
+	if n := st.s.k.Config().MaxMessageSize; len(base.Body) > n {
 		return &api.Error{ID: api.MessageIllegal, Text: fmt.Sprintf("the message body has %d bytes, at most %d (maxMessageSize) are allowed", len(base.Body), n)}
 	}
 	var f message.Facts
@@ -200,7 +200,7 @@ func (st *connState) takeBatch(base *message.Record, body []byte, g *group) erro
 			return err
 		}
 	}
-	if n := st.s.k.Config.MaxMessageSize; g.bytes > n {
+	if n := st.s.k.Config().MaxMessageSize; g.bytes > n {
 		return &api.Error{ID: api.MessageIllegal, Text: fmt.Sprintf("the batch needs %d bytes in the log, at most %d (maxMessageSize) are allowed", g.bytes, n)}
 	}
 	return nil
@@ -264,8 +264,8 @@ func (s *Send) topicOf(r *command.SendRequest) (*kernel.Topic, error) {
 	if t.Config.Perm&kernel.PermWrite == 0 {
 		return nil, &api.Error{ID: api.NoPermission, Text: fmt.Sprintf("the topic[%s] sending message is forbidden: its permission %d lacks write (2)", t.Config.TopicName, t.Config.Perm)}
 	}
-	if k.Config.Permission&kernel.PermWrite == 0 && t.Config.Order {
-		return nil, &api.Error{ID: api.NoPermission, Text: fmt.Sprintf("the broker[%s] sending message is forbidden: brokerPermission %d lacks write (2)", k.Config.BrokerName, k.Config.Permission)}
+	if k.Config().Permission&kernel.PermWrite == 0 && t.Config.Order {
+		return nil, &api.Error{ID: api.NoPermission, Text: fmt.Sprintf("the broker[%s] sending message is forbidden: brokerPermission %d lacks write (2)", k.Config().BrokerName, k.Config().Permission)}
 	}
 	return t, nil
 }
