@@ -48,40 +48,42 @@ func FuzzRecovery(f *testing.F) {
 	f.Add(uint16(fuzzSegment), make([]byte, fuzzSegment))
 	f.Add(uint16(2000), []byte{0xCB, 0xD4, 0x31, 0x94})
 	f.Add(uint16(2*fuzzSegment-8), []byte{0, 0, 0, 8, 0xCB, 0xD4, 0x31, 0x94})
-	f.Fuzz(func(t *testing.T, at uint16, change []byte) {
-		b := bytes.Clone(log)
-		if int(at) < len(b) {
-			copy(b[at:], change)
+	f.Fuzz(func(t *testing.T, at uint16, change []byte) { checkMutated(t, log, at, change) })
+}
+
+func checkMutated(t *testing.T, log []byte, at uint16, change []byte) {
+	b := bytes.Clone(log)
+	if int(at) < len(b) {
+		copy(b[at:], change)
+	}
+	d := vfstest.NewCrash(1)
+	require.NoError(t, vfs.EnsureDir(d, "/s/commitlog"))
+	for i := range 2 {
+		require.NoError(t, vfs.WriteFileAtomic(d, "/s/commitlog/"+fileName(int64(i*fuzzSegment)), b[i*fuzzSegment:(i+1)*fuzzSegment]))
+	}
+	s := openOn(t, d, storage.Params{Settings: plugin.Settings{Dir: "/s"}, Segment: fuzzSegment}, nil)
+	st := s.State()
+	require.Equal(t, st.Tail, st.Published)
+	var a storage.OffsetAnswers
+	require.NoError(t, s.Offsets(t.Context(), nil, &a))
+	for _, e := range a.Answers {
+		if e.Max-e.Min > 1000 { // an offset that the fuzzer made up
+			continue
 		}
-		d := vfstest.NewCrash(1)
-		require.NoError(t, vfs.EnsureDir(d, "/s/commitlog"))
-		for i := range 2 {
-			require.NoError(t, vfs.WriteFileAtomic(d, "/s/commitlog/"+fileName(int64(i*fuzzSegment)), b[i*fuzzSegment:(i+1)*fuzzSegment]))
+		units, recs := readQueue(t, s, e.Queue)
+		for i, u := range units {
+			require.Equal(t, b[u.At:u.At+message.Position(u.Size)], recs[i])
+			var v message.View
+			require.NoError(t, message.Parse(recs[i], &v))
+			require.NoError(t, v.CheckBody())
+			require.Equal(t, u.At, v.Position)
 		}
-		s := openOn(t, d, storage.Params{Settings: plugin.Settings{Dir: "/s"}, Segment: fuzzSegment}, nil)
-		st := s.State()
-		require.Equal(t, st.Tail, st.Published)
-		var a storage.OffsetAnswers
-		require.NoError(t, s.Offsets(t.Context(), nil, &a))
-		for _, e := range a.Answers {
-			if e.Max-e.Min > 1000 { // an offset that the fuzzer made up
-				continue
-			}
-			units, recs := readQueue(t, s, e.Queue)
-			for i, u := range units {
-				require.Equal(t, b[u.At:u.At+message.Position(u.Size)], recs[i])
-				var v message.View
-				require.NoError(t, message.Parse(recs[i], &v))
-				require.NoError(t, v.CheckBody())
-				require.Equal(t, u.At, v.Position)
-			}
-		}
-		seq := storagetest.OpenSequencer(t, s, plugin.SystemClock{}, 1)
-		p := storagetest.NewWriter(message.IndexRules{}).Pending([]storagetest.Message{{Queue: message.Queue{Topic: "fresh"}, Body: []byte("x")}})
-		require.NoError(t, seq.Assign(p, 0))
-		require.NoError(t, s.Append(t.Context(), &p.Batches[0]))
-		require.NoError(t, s.Shutdown(background(t)))
-	})
+	}
+	seq := storagetest.OpenSequencer(t, s, plugin.SystemClock{}, 1)
+	p := storagetest.NewWriter(message.IndexRules{}).Pending([]storagetest.Message{{Queue: message.Queue{Topic: "fresh"}, Body: []byte("x")}})
+	require.NoError(t, seq.Assign(p, 0))
+	require.NoError(t, s.Append(t.Context(), &p.Batches[0]))
+	require.NoError(t, s.Shutdown(background(t)))
 }
 
 func FuzzCheckpoint(f *testing.F) {

@@ -64,6 +64,9 @@ func (r *logReader) record(pos message.Position, v *message.View) error {
 	if err != nil {
 		return err
 	}
+	if len(head) < message.BlankSize {
+		return message.ErrShort
+	}
 	size := message.BlankSize
 	if m := binary.BigEndian.Uint32(head[4:]); m == message.MagicV1 || m == message.MagicV2 {
 		size = int(max(message.Size(head), message.BlankSize))

@@ -20,11 +20,12 @@ import (
 var (
 	errPosition = errors.New("record states another position than its own")
 	errLostPage = errors.New("record has a page of zeros in its properties")
+	errOffset   = errors.New("record has a queue offset that cannot be")
 )
 
 // isRecordFault tells bytes that are no record from a failure to read them.
 func isRecordFault(err error) bool {
-	for _, e := range []error{message.ErrShort, message.ErrMagic, message.ErrBlank, message.ErrLength, message.ErrCRC, errPosition, errLostPage} {
+	for _, e := range []error{message.ErrShort, message.ErrMagic, message.ErrBlank, message.ErrLength, message.ErrCRC, errPosition, errLostPage, errOffset} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -372,6 +373,11 @@ func (s *Store) scan(ctx context.Context, r *recovery) error {
 		if err == nil && s.stale(r, &v) {
 			err = errStale
 		}
+		if err == nil {
+			if err = s.checkOffset(&v); err != nil && !isRecordFault(err) {
+				return err
+			}
+		}
 		switch {
 		case err == nil:
 			units, keys = s.deriver.Derive(&v, nil, units[:0], keys[:0])
@@ -423,6 +429,31 @@ func (s *Store) taken(r *recovery, v *message.View) bool {
 	return q != nil && v.QueueOffset < q.max.Load() && v.Position >= r.units
 }
 
+// checkOffset refuses queue offsets, which no CRC covers, that are so high that
+// the records before them have no place in the log. Blanks up to a wild offset
+// would fill the disk.
+func (s *Store) checkOffset(v *message.View) error {
+	if v.QueueOffset < 0 || v.QueueOffset > int64(v.Position)/message.MinRecordSize {
+		return errOffset
+	}
+	q := s.queues.byKey[message.Queue{Topic: string(v.Topic), ID: v.QueueID}]
+	if q == nil || len(q.files) == 0 {
+		return nil
+	}
+	end := q.max.Load()
+	if v.QueueOffset <= end || end <= q.files[0].base/unitSize {
+		return nil
+	}
+	last, err := q.unit(end - 1)
+	if err != nil {
+		return err
+	}
+	if (v.QueueOffset-end)*message.MinRecordSize > int64(v.Position-last.at) {
+		return errOffset
+	}
+	return nil
+}
+
 // afterFault decides what a bad place is. more is true for damage in the
 // middle, and next where the log goes on.
 func (s *Store) afterFault(r *recovery, rd *logReader, pos message.Position, fault error) (next message.Position, more bool, err error) {
@@ -436,7 +467,7 @@ func (s *Store) afterFault(r *recovery, rd *logReader, pos message.Position, fau
 		return 0, false, nil
 	}
 	next, more, used, open, err := rd.findGood(pos+1, func(v *message.View) bool {
-		return v.StoreTime >= r.lastTime && !s.taken(r, v)
+		return v.StoreTime >= r.lastTime && !s.taken(r, v) && s.checkOffset(v) == nil
 	})
 	if err != nil {
 		return 0, false, err
