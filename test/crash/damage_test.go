@@ -91,10 +91,10 @@ func damage(data, kind string, rng *rand.Rand) (message.Position, error) {
 	end := len(bytes.TrimRight(b, "\x00"))
 	switch kind {
 	case "truncate":
-		keep := end - 1 - rng.IntN(min(end, 4096))
+		keep := inRecord(b, end-1-rng.IntN(min(end, 4096)))
 		return base + message.Position(keep), os.Truncate(path, int64(keep))
 	case "zero":
-		from := max(0, end-4096)
+		from := inRecord(b, max(0, end-4096))
 		clear(b[from:end])
 		return base + message.Position(from), os.WriteFile(path, b, 0o600)
 	case "flip":
@@ -113,6 +113,22 @@ func damage(data, kind string, rng *rand.Rand) (message.Position, error) {
 		return base + message.Position(at-int(v.Size)), os.WriteFile(path, b, 0o600)
 	}
 	return 0, fmt.Errorf("no damage named %q", kind)
+}
+
+// inRecord moves a cut that would fall on the first bytes of a record into it: a
+// log that is cut between two records has nothing to report.
+func inRecord(b []byte, cut int) int {
+	for at := 0; at <= cut; {
+		var v message.View
+		if message.Parse(b[at:], &v) != nil {
+			break
+		}
+		if cut-at < 4 {
+			return at + 4
+		}
+		at += int(v.Size)
+	}
+	return cut
 }
 
 // lastSegment reads the last log file that holds anything.
