@@ -94,7 +94,7 @@ func TestTornByPowerLoss(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	for range 30 {
+	for range 8 {
 		fs := vfs.NewCrashableMem()
 		r := open(t, fs, small)
 		synced := int64(0)
