@@ -148,14 +148,10 @@ func (q *Queue) abandon() {
 // until the deadline (zero: Config.SendWait from now) and then fails with an
 // *api.Error that clients retry.
 //
-// While the replicator is stuck in one Append for longer than that, nobody waits
-// at all: what is let in would be answered late, and clients would give up and
-// send it again.
+// While the replicator is stuck in one Append (stuckAfter) nobody gets in: what is let in would be answered late, and clients would give up and send
+// it again. Its senders wait here, so that those who try again at once are
+// slowed down, too.
 func (q *Queue) Reserve(to Receiver, n Need) (Slot, error) {
-	if since := q.since.Load(); since != 0 && q.k.Clock.Now().UnixNano()-since > int64(q.sendWait()) {
-		q.refusals.Add(uint64(n.Groups))
-		return Slot{}, q.busy()
-	}
 	if n.Bytes > q.limit || n.Groups > batchRecords || n.Units > batchRecords || n.Keys > 2*batchRecords {
 		return q.reserveLarge(to, n)
 	}
@@ -166,7 +162,8 @@ func (q *Queue) Reserve(to Receiver, n Need) (Slot, error) {
 			q.mu.Unlock()
 			return Slot{}, refusedBecause(ErrStopped)
 		}
-		if q.open != nil && q.open.fits(n) {
+		stuck := q.stuck()
+		if q.open != nil && !stuck && q.open.fits(n) {
 			s := q.open.reserve(n, to)
 			q.mu.Unlock()
 			if timer != nil {
@@ -174,7 +171,7 @@ func (q *Queue) Reserve(to Receiver, n Need) (Slot, error) {
 			}
 			return s, nil
 		}
-		full := q.open != nil
+		full := q.open != nil && !stuck
 		wait := q.waitRoom()
 		q.mu.Unlock()
 		if full {
@@ -224,6 +221,16 @@ func (q *Queue) reserveLarge(to Receiver, n Need) (Slot, error) {
 			return Slot{}, q.busy()
 		}
 	}
+}
+
+// stuckAfter is how long an Append may take before the log counts as stuck: the
+// reference's osPageCacheBusyTimeOutMills.
+const stuckAfter = time.Second
+
+// stuck reports whether the Append under way takes too long.
+func (q *Queue) stuck() bool {
+	since := q.since.Load()
+	return since != 0 && q.k.Clock.Now().UnixNano()-since > int64(stuckAfter)
 }
 
 func (q *Queue) sendWait() time.Duration {
@@ -362,6 +369,12 @@ func (q *Queue) append(b *Batch) {
 	q.appending.Store(true)
 	err := q.rep.Append(q.ctx, &b.Pending, q)
 	q.appending.Store(false)
+	if q.stuck() { // who came meanwhile waits for this
+		q.since.Store(0)
+		q.mu.Lock()
+		q.wakeRoom()
+		q.mu.Unlock()
+	}
 	q.since.Store(0)
 	if err != nil { // nothing was ordered, and Done is not called
 		q.enqueue(result{b, 0, n, replication.NotStored, err})
