@@ -51,6 +51,7 @@ type files struct {
 	lastSnapshot time.Time
 	changed      bool // since the last snapshot
 	took         bool // a file of somebody else, in adopt
+	mend         bool // the ledger or its copy is damaged
 }
 
 // ledger is the content of hardpoint.files.
@@ -81,6 +82,9 @@ func (f *files) adopt() (bool, error) {
 		// some seconds old, so the log wins.
 		c.k.Log.Warn("the metadata files are not looked at and will be written again from the log, since the list of their checksums is damaged", "dir", c.dir)
 		for _, name := range fileNames {
+			if b, err := vfs.ReadFile(c.fs, filepath.Join(c.dir, name)); err == nil {
+				f.known[name] = []uint32{crc32.Checksum(b, castagnoli)} // so that a half-mended list tells nothing wrong
+			}
 			f.markFile(name)
 		}
 		return false, nil
@@ -110,11 +114,13 @@ func (f *files) readLedger() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.known = map[string][]uint32{}
-	there := false
+	there, used := false, false
+	missing := 0
 	for _, name := range []string{ledgerName, ledgerName + backup} {
 		path := filepath.Join(f.c.dir, name)
 		b, err := vfs.ReadFile(f.c.fs, path)
 		if errors.Is(err, fs.ErrNotExist) {
+			missing++
 			continue
 		}
 		var l ledger
@@ -122,7 +128,7 @@ func (f *files) readLedger() bool {
 			err = json.Unmarshal(b, &l)
 		}
 		if err != nil {
-			there = true
+			there, f.mend = true, true
 			f.c.k.Log.Warn("a list of checksums of the metadata files cannot be used", "file", path, "error", err)
 			continue
 		}
@@ -130,10 +136,13 @@ func (f *files) readLedger() bool {
 			f.c.k.Log.Warn("a list of checksums of the metadata files is of another log", "file", path, "its_log", l.LogID, "this_log", id)
 			continue
 		}
-		maps.Copy(f.known, l.Files)
-		return true
+		if !used {
+			maps.Copy(f.known, l.Files)
+			used = true
+		}
 	}
-	return !there
+	f.mend = f.mend || missing == 1
+	return used || !there
 }
 
 // writeLedger replaces the ledger and keeps the previous one; sums are the
@@ -144,6 +153,12 @@ func (f *files) writeLedger(name string, sums []uint32) error {
 		f.known = map[string][]uint32{}
 	}
 	f.known[name] = sums
+	f.mu.Unlock()
+	return f.saveLedger()
+}
+
+func (f *files) saveLedger() error {
+	f.mu.Lock()
 	l, err := json.Marshal(ledger{LogID: f.c.k.Store.State().LogID, Files: f.known})
 	f.mu.Unlock()
 	if err != nil {
@@ -172,6 +187,20 @@ func (f *files) adopted() {
 			f.c.k.Log.Warn("noting that a metadata file was taken over; until that succeeds it will be at the next start, too", "file", name, "error", err)
 		}
 	}
+}
+
+// mendLedger writes the ledger again whose copy was good.
+func (f *files) mendLedger() error {
+	if err := vfs.EnsureDir(f.c.fs, f.c.dir); err != nil {
+		return err
+	}
+	if err := f.saveLedger(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.mend = false
+	f.mu.Unlock()
+	return nil
 }
 
 // snapshotDue makes the next write write a snapshot.
@@ -360,10 +389,16 @@ func (f *files) write(final bool) error {
 			todo[offsetsFile] = true
 		}
 	}
+	mend := f.mend
 	snap := f.changed && (final || now.Sub(f.lastSnapshot) >= snapshotInterval)
 	f.mu.Unlock()
 
 	var errs []error
+	if mend {
+		if err := f.mendLedger(); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	for _, name := range fileNames {
 		if !todo[name] {
 			continue
