@@ -20,9 +20,11 @@ func main() {
 }
 
 // parts is the program for one mode. Components start in this order: the admin
-// port answers while the others start, the broker finds the name server running.
+// port answers while a store recovers, the broker finds the name server running.
+// Each is a module of fx, because fx calls modules in order and before what is
+// not in one.
 func parts(n *node) []fx.Option {
-	list := []fx.Option{standard.Module, outOfProcess(n), adminPort(n)}
+	list := []fx.Option{standard.Module, outOfProcess(n), lockDir(n), adminPort(n)}
 	if n.Mode&config.Namesrv != 0 {
 		list = append(list, nameserver.Module, nameServerOf(n))
 	}

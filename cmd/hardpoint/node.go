@@ -62,7 +62,12 @@ func (n *node) serve(ctx context.Context, p *program) error {
 	}
 	ctx, stop := n.untilSignal(ctx)
 	defer stop()
-	if err := app.Run(ctx); err != nil {
+	err = app.Run(ctx)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		n.log.Info("stopped while starting")
+		return nil
+	}
+	if err != nil {
 		if jsonLog(p.stderr, n.Config.Node.LogFormat) {
 			n.log.Error("stopped because of an error", "error", err)
 			return errReported
@@ -80,17 +85,27 @@ func (n *node) options() wiring.Options {
 // untilSignal ends the context at the first signal and the process at the
 // second.
 func (n *node) untilSignal(parent context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(parent)
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
-	gone := make(chan struct{})
+	ctx, stop := n.obey(parent, c, os.Exit)
+	return ctx, func() {
+		signal.Stop(c)
+		stop()
+	}
+}
+
+func (n *node) obey(parent context.Context, signals <-chan os.Signal, exit func(int)) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(parent)
+	gone, done := make(chan struct{}), make(chan struct{})
 	go func() {
-		for range 2 {
+		defer close(done)
+		for first := true; ; first = false {
 			select {
-			case s := <-c:
-				if ctx.Err() != nil {
+			case s := <-signals:
+				if !first {
 					n.log.Error("stopped at once by a second signal; the next start recovers", "signal", s.String())
-					os.Exit(exitFailure)
+					exit(exitFailure)
+					return
 				}
 				n.log.Info("stopping; a second signal stops at once", "signal", s.String())
 				cancel()
@@ -100,8 +115,8 @@ func (n *node) untilSignal(parent context.Context) (context.Context, func()) {
 		}
 	}()
 	return ctx, func() {
-		signal.Stop(c)
 		close(gone)
+		<-done
 		cancel()
 	}
 }
@@ -120,7 +135,7 @@ func (n *node) warn() {
 }
 
 func adminPort(n *node) fx.Option {
-	return fx.Options(
+	return fx.Module("admin_port",
 		fx.Provide(func(s wiring.Options) *adminport.Port {
 			return adminport.New(plugin.Settings{Name: "admin", Logger: s.Logger}, n.Config.Node.AdminListen, n.metrics)
 		}),

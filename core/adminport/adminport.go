@@ -30,8 +30,13 @@ import (
 // Off as an address opens no port.
 const Off = "off"
 
-// readHeader is how long a request may take to arrive.
-const readHeader = 10 * time.Second
+const (
+	// readHeader is how long a request may take to arrive.
+	readHeader = 10 * time.Second
+	// lastAnswers is how long a stop waits for requests under way; a profile of
+	// minutes must not hold it up.
+	lastAnswers = time.Second
+)
 
 // Metrics are the metrics of a process.
 type Metrics struct {
@@ -154,7 +159,7 @@ func (p *Port) Address() string {
 }
 
 // Shutdown implements plugin.Component: requests under way are answered, what
-// is left when ctx ends is cut off.
+// is left after a second is cut off.
 func (p *Port) Shutdown(ctx context.Context) error {
 	p.mu.Lock()
 	done := p.done
@@ -163,9 +168,10 @@ func (p *Port) Shutdown(ctx context.Context) error {
 	if done == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, lastAnswers)
+	defer cancel()
 	err := p.server.Shutdown(ctx)
 	if err != nil {
-		// A profile of minutes must not hold up a stop.
 		err = p.server.Close()
 	}
 	return errors.Join(err, <-done)

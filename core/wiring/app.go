@@ -60,8 +60,6 @@ func New(o Options, options ...fx.Option) (*App, error) {
 			l.UseErrorLevel(slog.LevelDebug)
 			return l
 		}),
-		fx.StartTimeout(o.StartTimeout),
-		fx.StopTimeout(o.StopTimeout+5*time.Second),
 		fx.Supply(o, life),
 		fx.Provide(
 			func() *slog.Logger { return o.Logger },
@@ -72,7 +70,10 @@ func New(o Options, options ...fx.Option) (*App, error) {
 		fx.Options(options...),
 		// Last: by now every constructor has added its components.
 		fx.Invoke(func(lc fx.Lifecycle) {
-			lc.Append(fx.Hook{OnStart: life.start, OnStop: life.stop})
+			lc.Append(fx.Hook{
+				OnStart: func(context.Context) error { return life.start() },
+				OnStop:  func(context.Context) error { return life.stop() },
+			})
 		}),
 	)
 	if err := a.fx.Err(); err != nil {
@@ -86,6 +87,7 @@ func New(o Options, options ...fx.Option) (*App, error) {
 func Validate(o Options, options ...fx.Option) error {
 	o = o.withDefaults()
 	return fx.ValidateApp(
+		fx.NopLogger,
 		fx.Supply(o, &Lifecycle{}),
 		fx.Provide(func() *slog.Logger { return nil }, func() plugin.Meter { return nil }, func() plugin.Clock { return nil }, newPlugins),
 		fx.Options(options...),
@@ -96,19 +98,25 @@ func Validate(o Options, options ...fx.Option) error {
 func readable(err error) error { return dig.RootCause(err) }
 
 // Start starts all components. When one fails, those that run are shut down and
-// the error names the one that failed.
+// the error names the one that failed. It returns when no component is starting
+// any more, even when ctx ends: fx alone would leave it behind.
 func (a *App) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.opts.StartTimeout)
 	defer cancel()
-	if err := a.fx.Start(ctx); err != nil {
+	a.life.starting = ctx
+	if err := a.fx.Start(context.WithoutCancel(ctx)); err != nil {
 		return readable(err)
 	}
 	return nil
 }
 
-// Stop stops all components in reverse and returns when all have returned.
+// Stop stops all components in reverse and returns when all have returned. They
+// share StopTimeout, or what ctx leaves of it.
 func (a *App) Stop(ctx context.Context) error {
-	err := a.fx.Stop(ctx)
+	if d, ok := ctx.Deadline(); ok {
+		a.life.total = min(a.life.total, max(time.Until(d), 0))
+	}
+	err := a.fx.Stop(context.WithoutCancel(ctx))
 	a.life.wg.Wait()
 	if err != nil {
 		return readable(err)
@@ -127,16 +135,15 @@ func (a *App) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case cause = <-a.life.failures():
 	}
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.opts.StopTimeout+5*time.Second)
-	defer cancel()
-	return errors.Join(cause, a.Stop(stop))
+	return errors.Join(cause, a.Stop(context.WithoutCancel(ctx)))
 }
 
 // Lifecycle starts components in the order they were added and stops them in
 // reverse, each with a share of the time of its own.
 type Lifecycle struct {
-	log   *slog.Logger
-	total time.Duration
+	log      *slog.Logger
+	total    time.Duration
+	starting context.Context // of the Start under way
 
 	mu    sync.Mutex
 	parts []part
@@ -159,6 +166,17 @@ func (l *Lifecycle) Add(name string, c plugin.Component, share int) {
 	l.parts = append(l.parts, part{name, c, max(share, 1)})
 }
 
+// Names are the components in the order in which they start.
+func (l *Lifecycle) Names() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	names := make([]string, len(l.parts))
+	for i, p := range l.parts {
+		names[i] = p.name
+	}
+	return names
+}
+
 func (l *Lifecycle) failures() chan error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,14 +194,13 @@ func (l *Lifecycle) Fail(err error) {
 	}
 }
 
-func (l *Lifecycle) start(ctx context.Context) error {
+func (l *Lifecycle) start() error {
+	ctx := l.starting
 	for i, p := range l.parts {
 		if err := p.c.Start(ctx); err != nil {
 			l.up = i
 			// fx calls no stop hook of a start hook that failed.
-			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.total)
-			defer cancel()
-			return errors.Join(fmt.Errorf("%s did not start: %w", p.name, err), l.stop(stop))
+			return errors.Join(fmt.Errorf("%s did not start: %w", p.name, err), l.stop())
 		}
 		l.up = i + 1
 	}
@@ -191,7 +208,7 @@ func (l *Lifecycle) start(ctx context.Context) error {
 }
 
 // stop gives each component its share, whatever the earlier ones took.
-func (l *Lifecycle) stop(ctx context.Context) error {
+func (l *Lifecycle) stop() error {
 	sum := 0
 	for _, p := range l.parts[:l.up] {
 		sum += p.share
@@ -200,7 +217,7 @@ func (l *Lifecycle) stop(ctx context.Context) error {
 	for i := l.up - 1; i >= 0; i-- {
 		p := l.parts[i]
 		share := l.total * time.Duration(p.share) / time.Duration(sum)
-		one, cancel := context.WithTimeout(context.WithoutCancel(ctx), share)
+		one, cancel := context.WithTimeout(context.Background(), share)
 		done := make(chan error, 1)
 		l.wg.Add(1)
 		go func() {

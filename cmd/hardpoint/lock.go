@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"go.uber.org/fx"
+
+	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/vfs"
+	"github.com/hardpointmq/hardpoint/core/wiring"
+)
+
+// dirLock keeps two processes from one data directory, whatever store is in it:
+// the engine's own files lie there, too. A name server and a broker may share a
+// directory, two brokers may not.
+type dirLock struct {
+	fs   vfs.FS
+	dir  string
+	role string
+	file vfs.File
+}
+
+func lockDir(n *node) fx.Option {
+	return fx.Module("data_directory", fx.Invoke(func(life *wiring.Lifecycle) {
+		for _, m := range []config.Mode{config.Broker, config.Namesrv} {
+			if n.Mode&m != 0 {
+				life.Add("data directory", &dirLock{fs: vfs.OS{}, dir: n.Config.Node.Data, role: m.String()}, 1)
+			}
+		}
+	}))
+}
+
+// Start implements plugin.Component.
+func (l *dirLock) Start(context.Context) error {
+	if err := vfs.EnsureDir(l.fs, l.dir); err != nil {
+		return err
+	}
+	f, err := l.fs.Lock(filepath.Join(l.dir, l.role+".lock"))
+	if errors.Is(err, vfs.ErrLocked) {
+		return fmt.Errorf("%s is in use by another %s; stop that one, or choose another directory with --data: %w", l.dir, l.role, err)
+	}
+	l.file = f
+	return err
+}
+
+// Shutdown implements plugin.Component.
+func (l *dirLock) Shutdown(context.Context) error {
+	if l.file == nil {
+		return nil
+	}
+	err := l.file.Close()
+	l.file = nil
+	return err
+}

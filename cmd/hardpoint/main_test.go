@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/fx"
+
+	"github.com/hardpointmq/hardpoint/core/adminport"
+	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/wiring"
+)
+
+// TestMain puts this program into the PATH as hardpoint, for scripts and for
+// tests that start processes.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"hardpoint": main,
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
+}
+
+// TestPartsFitTogether checks the real list of parts, for every mode.
+func TestPartsFitTogether(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			l, err := config.Load(config.Options{Mode: mode})
+			require.NoError(t, err)
+			n := &node{Loaded: l, log: slog.New(slog.DiscardHandler), metrics: adminport.NewMetrics()}
+			require.NoError(t, wiring.Validate(n.options(), parts(n)...))
+		})
+	}
+}
+
+// The admin port answers while the others start; who is first stops last.
+func TestOrderOfParts(t *testing.T) {
+	for mode, want := range map[config.Mode][]string{
+		config.Standalone: {"data directory", "data directory", "admin port", "name server", "broker b", "announcement"},
+		config.Broker:     {"data directory", "admin port", "broker b", "announcement"},
+		config.Namesrv:    {"data directory", "admin port", "name server", "announcement"},
+	} {
+		l, err := config.Load(config.Options{Mode: mode, Env: []string{"HARDPOINT_BROKER_NAME=b", "HARDPOINT_STORAGE=memory"}})
+		require.NoError(t, err)
+		n := &node{Loaded: l, log: slog.New(slog.DiscardHandler), metrics: adminport.NewMetrics()}
+		var life *wiring.Lifecycle
+		_, err = wiring.New(n.options(), append(parts(n), fx.Populate(&life))...)
+		require.NoError(t, err)
+		require.Equal(t, want, life.Names(), mode.String())
+	}
+}
+
+func TestSignals(t *testing.T) {
+	n := &node{log: slog.New(slog.DiscardHandler)}
+	signals, codes := make(chan os.Signal, 2), make(chan int, 1)
+	ctx, stop := n.obey(t.Context(), signals, func(code int) { codes <- code })
+	require.NoError(t, ctx.Err())
+	signals <- os.Interrupt
+	<-ctx.Done()
+	select {
+	case <-codes:
+		t.Fatal("the first signal must drain")
+	default:
+	}
+	signals <- os.Interrupt
+	require.Equal(t, exitFailure, <-codes)
+	stop()
+
+	ctx, stop = n.obey(t.Context(), signals, func(int) { t.Error("no signal came") })
+	stop()
+	require.ErrorIs(t, ctx.Err(), context.Canceled)
+}
+
+func TestLocalOf(t *testing.T) {
+	for listen, want := range map[string]string{
+		"[::]:9876": "127.0.0.1:9876", "0.0.0.0:1": "127.0.0.1:1", ":2": "127.0.0.1:2", "10.0.0.1:3": "10.0.0.1:3", "[::1]:4": "[::1]:4", "a name": "a name",
+	} {
+		require.Equal(t, want, localOf(listen))
+	}
+}

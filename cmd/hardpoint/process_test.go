@@ -1,0 +1,231 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/internal/bench"
+)
+
+// patience is how long a test waits for another process on a busy machine.
+const patience = 60 * time.Second
+
+// server is a hardpoint process.
+type server struct {
+	cmd   *exec.Cmd
+	ready map[string]any // the log line that says so
+	done  chan struct{}  // standard error is read to its end
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+func (s *server) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.String()
+}
+
+func (s *server) addr(key string) string { return s.ready[key].(string) }
+
+// launch starts a process and waits until it is ready or ends.
+func launch(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := &server{done: make(chan struct{})}
+	s.cmd = exec.Command("hardpoint", append(args, "--log-format", "json")...)
+	s.cmd.Dir = t.TempDir()
+	stderr, err := s.cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, s.cmd.Start())
+	ready := make(chan map[string]any, 1)
+	go func() {
+		defer close(s.done)
+		for in := bufio.NewScanner(stderr); in.Scan(); {
+			s.mu.Lock()
+			s.log.Write(append(in.Bytes(), '\n'))
+			s.mu.Unlock()
+			var line map[string]any
+			if json.Unmarshal(in.Bytes(), &line) == nil && line["took_ms"] != nil {
+				ready <- line
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		if s.cmd.ProcessState == nil {
+			_ = s.cmd.Process.Kill()
+			s.exit(t)
+		}
+		if t.Failed() {
+			t.Logf("log of %v:\n%s", args, s.text())
+		}
+	})
+	select {
+	case s.ready = <-ready:
+	case <-s.done:
+	case <-time.After(patience):
+		t.Fatalf("not ready after %v: %s", patience, s.text())
+	}
+	return s
+}
+
+// exit waits for the end and returns the exit code, -1 after a signal.
+func (s *server) exit(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-s.done:
+	case <-time.After(patience):
+		t.Fatalf("still running after %v: %s", patience, s.text())
+	}
+	_ = s.cmd.Wait()
+	return s.cmd.ProcessState.ExitCode()
+}
+
+func (s *server) signal(t *testing.T, sig os.Signal) int {
+	t.Helper()
+	require.NoError(t, s.cmd.Process.Signal(sig))
+	return s.exit(t)
+}
+
+func standalone(t *testing.T, dir string, args ...string) *server {
+	t.Helper()
+	s := launch(t, append([]string{"standalone", "--data", dir, "--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)...)
+	require.NotNil(t, s.ready, "%s", s.text())
+	return s
+}
+
+func fetch(t *testing.T, url string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(body)
+}
+
+// tool runs a command of this program in this process and decodes its JSON.
+func tool(t *testing.T, into any, args ...string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), append(args, "--output", "json"), nil, &stdout, &stderr)
+	require.Equal(t, exitOK, code, "%v: %s", args, stderr.String())
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), into))
+}
+
+// forms are the three stores behind the one contract, one of them as a process.
+var forms = map[string]struct {
+	args      []string
+	survives  bool
+	processes bool
+}{
+	"commitlog":         {[]string{"--storage", "commitlog"}, true, false},
+	"pebble":            {[]string{"--storage", "pebble"}, true, false},
+	"pebble as process": {[]string{"--storage", "pebble", "--storage-process"}, true, true},
+	"memory":            {[]string{"--storage", "memory"}, false, false},
+}
+
+// TestStandalone starts, fills, verifies, kills, restarts and stops the real
+// program.
+func TestStandalone(t *testing.T) {
+	const first, second = 500, 300
+	for name, form := range forms {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := standalone(t, dir, form.args...)
+			code, text := fetch(t, "http://"+s.addr("admin")+"/readyz")
+			require.Equal(t, http.StatusOK, code, text)
+			code, text = fetch(t, "http://"+s.addr("admin")+"/metrics")
+			require.Equal(t, http.StatusOK, code)
+			require.Contains(t, text, "process_resident_memory_bytes")
+
+			var sent bench.Result
+			tool(t, &sent, "bench", "produce", "--namesrv", s.addr("namesrv"), "--topic", "T", "--count", "500", "--connections", "2", "--depth", "8", "--size", "100")
+			require.EqualValues(t, first, sent.Messages)
+			require.Empty(t, sent.Errors)
+			verify(t, s, first)
+
+			// Twice on one directory is refused, and does no harm.
+			other := launch(t, append([]string{"standalone", "--data", dir, "--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0", "--admin-listen", "off"}, form.args...)...)
+			require.Nil(t, other.ready)
+			require.Equal(t, exitFailure, other.exit(t))
+			require.Contains(t, other.text(), "is in use by another broker")
+			verify(t, s, first)
+
+			require.Equal(t, -1, s.signal(t, syscall.SIGKILL))
+			s = standalone(t, dir, form.args...)
+			kept := 0
+			if form.survives {
+				kept = first
+				verify(t, s, kept)
+			}
+			tool(t, &sent, "bench", "produce", "--namesrv", s.addr("namesrv"), "--topic", "T", "--count", "300", "--header", "rocketmq", "--create-topic")
+			require.EqualValues(t, second, sent.Messages)
+			verify(t, s, kept+second)
+			require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
+			require.Contains(t, s.text(), `"msg":"stopped"`)
+
+			s = standalone(t, dir, form.args...)
+			if form.survives {
+				verify(t, s, kept+second)
+			}
+			require.Equal(t, exitOK, s.signal(t, os.Interrupt), s.text())
+		})
+	}
+}
+
+func verify(t *testing.T, s *server, want int) {
+	t.Helper()
+	var got bench.Result
+	tool(t, &got, "bench", "consume", "--namesrv", s.addr("namesrv"), "--topic", "T", "--verify")
+	require.NotNil(t, got.Verified)
+	require.EqualValues(t, want, got.Verified.Messages)
+}
+
+func TestNameServerAndBrokerApart(t *testing.T) {
+	names := launch(t, "namesrv", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--admin-listen", "off")
+	require.NotNil(t, names.ready, names.text())
+	b := launch(t, "broker", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--admin-listen", "off", "--namesrv-addr", names.addr("namesrv"), "--storage", "memory")
+	require.NotNil(t, b.ready, b.text())
+	require.Eventually(t, func() bool { return strings.Contains(names.text(), "broker registered") }, patience, 10*time.Millisecond)
+	var sent bench.Result
+	tool(t, &sent, "bench", "produce", "--namesrv", names.addr("namesrv"), "--count", "10")
+	require.EqualValues(t, 10, sent.Messages)
+	require.Equal(t, exitOK, b.signal(t, syscall.SIGTERM), b.text())
+	require.Equal(t, exitOK, names.signal(t, syscall.SIGTERM), names.text())
+	require.Contains(t, names.text(), "it unregistered")
+}
+
+// TestStoreProcessThatDies: the broker ends with exit code 1 and says why, so
+// that what supervises it starts it anew; the next start has everything.
+func TestStoreProcessThatDies(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"--storage", "pebble", "--storage-process"}
+	s := standalone(t, dir, args...)
+	var sent bench.Result
+	tool(t, &sent, "bench", "produce", "--namesrv", s.addr("namesrv"), "--topic", "T", "--count", "50")
+	children, err := exec.Command("pgrep", "-P", strconv.Itoa(s.cmd.Process.Pid)).Output()
+	if err != nil {
+		t.Skipf("this system does not tell the children of a process: %v", err)
+	}
+	require.NoError(t, exec.Command("kill", append([]string{"-9"}, strings.Fields(string(children))...)...).Run())
+	require.Equal(t, exitFailure, s.exit(t), s.text())
+	require.Contains(t, s.text(), "the store of broker")
+	s = standalone(t, dir, args...)
+	verify(t, s, 50)
+	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
+}
