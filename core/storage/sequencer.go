@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -125,8 +126,9 @@ func (s *Sequencer) Fits(n int) bool { return int64(n)+message.BlankSize <= s.se
 // Assign places p's groups, each within one segment, stamps position, queue
 // offset and store time into every record, completes Units and Keys, and fills
 // p.Batches, p.At and p.End. With lead > 0 that many bytes are reserved before
-// the first group at p.At, and everything stays in one segment; the caller
-// writes the lead as a batch of its own. All records of p get one store time.
+// the first group at p.At, and everything stays in one segment; when a group has
+// Edge, the lead begins a segment for all of them. The caller writes the lead as
+// a batch of its own. All records of p get one store time.
 //
 // ErrTooLarge, with nothing changed, when a group (or the whole, with a lead)
 // fits into no segment.
@@ -149,7 +151,7 @@ func (s *Sequencer) Assign(p *Pending, lead int) error {
 	}
 	pos := s.tail
 	room := s.segment - int64(pos)%s.segment
-	if lead > 0 && int64(lead+len(p.Buf))+message.BlankSize > room {
+	if lead > 0 && room < s.segment && (int64(lead+len(p.Buf))+message.BlankSize > room || slices.ContainsFunc(p.Groups, edge)) {
 		pos += message.Position(room)
 		room = s.segment
 	}
@@ -160,7 +162,7 @@ func (s *Sequencer) Assign(p *Pending, lead int) error {
 	start, at := 0, pos // first group of the batch under way, and its position
 	for i := range p.Groups {
 		g := &p.Groups[i]
-		if int64(g.Len)+message.BlankSize > room || g.Edge && room < s.segment {
+		if int64(g.Len)+message.BlankSize > room || lead == 0 && g.Edge && room < s.segment {
 			s.cut(p, start, i, at)
 			pos += message.Position(room)
 			room = s.segment
@@ -177,6 +179,8 @@ func (s *Sequencer) Assign(p *Pending, lead int) error {
 	s.tail, p.End = pos, pos
 	return nil
 }
+
+func edge(g Group) bool { return g.Edge }
 
 // cut closes the batch of the groups [from, to).
 func (s *Sequencer) cut(p *Pending, from, to int, at message.Position) {

@@ -163,6 +163,100 @@ func TestSequencerEdges(t *testing.T) {
 	}
 }
 
+// TestSequencerEdgeGroups: what must begin a segment does, behind its lead.
+func TestSequencerEdgeGroups(t *testing.T) {
+	for name, tc := range map[string]struct {
+		tail message.Position
+		lead int
+		edge int // the group with Edge, of three with 200 bytes
+		at   message.Position
+		want []message.Position
+	}{
+		"first":            {100, 0, 0, segment, []message.Position{segment}},
+		"second":           {100, 0, 1, 100, []message.Position{100, segment}},
+		"last":             {100, 0, 2, 100, []message.Position{100, segment}},
+		"at an edge":       {segment, 0, 0, segment, []message.Position{segment}},
+		"empty log":        {0, 0, 0, 0, []message.Position{0}},
+		"lead":             {100, 50, 0, segment, []message.Position{segment + 50}},
+		"lead, later":      {100, 50, 2, segment, []message.Position{segment + 50}},
+		"lead, at an edge": {segment, 50, 0, segment, []message.Position{segment + 50}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := opened(t, storagetest.NewClock(now), tc.tail)
+			w := storagetest.NewWriter(rules())
+			p := &storage.Pending{}
+			for range 3 {
+				w.Add(p, sized(t, 200))
+			}
+			p.Groups[tc.edge].Edge = true
+			before := slices.Clone(p.Units)
+			require.NoError(t, s.Assign(p, tc.lead))
+			var got []message.Position
+			for i := range p.Batches {
+				got = append(got, p.Batches[i].At)
+			}
+			require.Equal(t, tc.want, got)
+			require.Equal(t, tc.at, p.At)
+			require.NoError(t, s.Rewind(p))
+			require.Equal(t, before, p.Units)
+			require.Equal(t, tc.tail, s.Tail())
+		})
+	}
+}
+
+// TestSequencerAbandon: of three batches the first is in the log, the others
+// are not.
+func TestSequencerAbandon(t *testing.T) {
+	for from := range 3 {
+		s := opened(t, storagetest.NewClock(now), 3000)
+		w := storagetest.NewWriter(rules())
+		p := &storage.Pending{}
+		for _, n := range []int{500, 3500, 3500} {
+			w.Add(p, sized(t, n))
+		}
+		require.NoError(t, s.Assign(p, 0))
+		require.Len(t, p.Batches, 3)
+		require.ErrorIs(t, s.Abandon(p, 3), storage.ErrOrder)
+		require.NoError(t, s.Abandon(p, from))
+		require.ErrorIs(t, s.Abandon(p, from), storage.ErrOrder)
+		require.ErrorIs(t, s.Rewind(p), storage.ErrOrder)
+		want := message.Position(3000)
+		if from > 0 {
+			want = p.Batches[from-1].End()
+		}
+		require.Equal(t, want, s.Tail())
+		ends := map[message.Queue]int64{}
+		for q, next := range s.Ends {
+			ends[q] = next
+		}
+		require.Equal(t, map[message.Queue]int64{queue("T", 0): int64(from)}, ends)
+		next := w.Pending([]msg{{Queue: queue("T", 0)}})
+		require.NoError(t, s.Assign(next, 0))
+		require.Equal(t, int64(from), next.Units[0].Offset)
+	}
+}
+
+func TestSequencerOwner(t *testing.T) {
+	s := opened(t, storagetest.NewClock(now), 4000)
+	w := storagetest.NewWriter(rules())
+	freed := 0
+	p := &storage.Pending{Owner: "me", Free: func(b *storage.Batch) {
+		require.Equal(t, "me", b.Owner)
+		freed++
+	}}
+	w.Add(p, sized(t, 3000))
+	w.Add(p, sized(t, 3000))
+	require.NoError(t, s.Assign(p, 0))
+	for i := range p.Batches {
+		p.Batches[i].Done()
+	}
+	require.Equal(t, 2, freed)
+	p.Reset()
+	require.Equal(t, "me", p.Owner)
+	require.NotNil(t, p.Free)
+	require.Equal(t, int64(segment), s.Segment())
+}
+
 func TestSequencerGroupStaysTogether(t *testing.T) {
 	s := opened(t, storagetest.NewClock(now), 3000)
 	p := storagetest.NewWriter(rules()).Pending([]msg{sized(t, 500), sized(t, 500), sized(t, 500)})
