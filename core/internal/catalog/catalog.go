@@ -153,11 +153,17 @@ func (c *Catalog) begin(ctx context.Context) error {
 func (c *Catalog) seed() bool {
 	cfg := c.k.Config()
 	rw := kernel.PermRead | kernel.PermWrite
+	usable := func(on bool) int32 {
+		if on {
+			return rw | kernel.PermInherit
+		}
+		return kernel.PermInherit
+	}
 	wanted := []command.TopicConfig{
 		{TopicName: message.SelfTestTopic, ReadQueueNums: 1, WriteQueueNums: 1, Perm: rw},
 		{TopicName: message.BenchmarkTopic, ReadQueueNums: 1024, WriteQueueNums: 1024, Perm: rw},
-		{TopicName: cfg.ClusterName, ReadQueueNums: 16, WriteQueueNums: 16, Perm: rw | kernel.PermInherit},
-		{TopicName: cfg.BrokerName, ReadQueueNums: 1, WriteQueueNums: 1, Perm: rw | kernel.PermInherit},
+		{TopicName: cfg.ClusterName, ReadQueueNums: 16, WriteQueueNums: 16, Perm: usable(cfg.ClusterTopic)},
+		{TopicName: cfg.BrokerName, ReadQueueNums: 1, WriteQueueNums: 1, Perm: usable(cfg.BrokerTopic)},
 		{TopicName: message.OffsetMovedTopic, ReadQueueNums: 1, WriteQueueNums: 1, Perm: rw},
 		{TopicName: message.ScheduleTopic, ReadQueueNums: 18, WriteQueueNums: 18, Perm: rw},
 		{TopicName: cfg.ClusterName + message.ReplyTopicSuffix, ReadQueueNums: 1, WriteQueueNums: 1, Perm: rw},
@@ -241,14 +247,24 @@ func (c *Catalog) change(ctx context.Context, w *writer) error {
 	epoch := c.epoch
 	c.apply.Unlock()
 	f := c.flight.add(w.buf)
-	_, err := c.k.Journal.Write(ctx, c.record(deltaBody(w.buf)))
-	c.apply.Lock()
-	defer c.apply.Unlock()
-	if err == nil && epoch == c.epoch { // otherwise the log was read since
-		err = entries(w.buf, c.s.applyEntry)
+	done := make(chan error, 1)
+	// The change stays in flight until its outcome is known, whether or not the
+	// caller still waits: it may be in the log.
+	c.k.Journal.Submit([]*message.Record{c.record(deltaBody(w.buf))}, func(_ kernel.Placed, err error) {
+		c.apply.Lock()
+		defer c.apply.Unlock()
+		if err == nil && epoch == c.epoch { // otherwise the log was read since
+			err = entries(w.buf, c.s.applyEntry)
+		}
+		c.flight.remove(f)
+		done <- err
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the log: %w", ctx.Err())
 	}
-	c.flight.remove(f)
-	return err
 }
 
 // dump writes tables and changes in flight as one view: a change is in one of
@@ -372,10 +388,13 @@ func (c *Catalog) flushOffsets(ctx context.Context, wait bool) {
 	}
 	w := &writer{}
 	n, again := c.s.offsets.takeDirty(w)
-	locks, lockAgain := c.s.locks.takeDirty(w)
+	locks, lockAgain := c.s.locks.takeDirty(w, c.k.Clock.Now().UnixMilli())
 	if n+locks == 0 {
 		return
 	}
+	c.s.mu.Lock()
+	nextVersion(&c.s.oVersion, c.k.Clock.Now().UnixMilli())
+	c.s.mu.Unlock()
 	for _, part := range split(w.buf, c.images.partSize()) {
 		done := make(chan struct{})
 		c.k.Journal.Submit([]*message.Record{c.record(deltaBody(part))}, func(_ kernel.Placed, err error) {

@@ -83,7 +83,9 @@ func (f *files) adopt() (bool, error) {
 		c.k.Log.Warn("the metadata files are not looked at and will be written again from the log, since the list of their checksums is damaged", "dir", c.dir)
 		for _, name := range fileNames {
 			if b, err := vfs.ReadFile(c.fs, filepath.Join(c.dir, name)); err == nil {
+				f.mu.Lock()
 				f.known[name] = []uint32{crc32.Checksum(b, castagnoli)} // so that a half-mended list tells nothing wrong
+				f.mu.Unlock()
 			}
 			f.markFile(name)
 		}

@@ -71,19 +71,8 @@ func (c *Catalog) catchUp(ctx context.Context, to *state) error {
 }
 
 func (c *Catalog) applyChunk(chunk *storage.Chunk, to *state) {
-	frag, rest := 0, []byte(nil)
 	var v message.View
-	for i := range chunk.Units {
-		n := int(chunk.Units[i].Size)
-		for len(rest) == 0 && frag < len(chunk.Frags) {
-			rest = chunk.Frags[frag]
-			frag++
-		}
-		if n > len(rest) {
-			return
-		}
-		rec := rest[:n:n]
-		rest = rest[n:]
+	for i, rec := range chunk.Records {
 		err := message.Parse(rec, &v)
 		if err == nil {
 			err = v.CheckBody()

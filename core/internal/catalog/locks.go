@@ -1,7 +1,7 @@
 package catalog
 
 import (
-	"context"
+	"slices"
 	"sync"
 
 	"github.com/hardpointmq/hardpoint/core/api"
@@ -131,9 +131,16 @@ func (t *lockTable) unlock(group, owner string, queues []command.MessageQueue, f
 	}
 }
 
-func (t *lockTable) takeDirty(w *writer) (n int, again func()) {
+// takeDirty writes the locks whose life grew since the last call, and forgets
+// those that are over.
+func (t *lockTable) takeDirty(w *writer, now int64) (n int, again func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for k, l := range t.m {
+		if l.expiry <= now {
+			delete(t.m, k)
+		}
+	}
 	taken := t.dirty
 	t.dirty = map[lockKey]struct{}{}
 	for k := range taken {
@@ -185,7 +192,15 @@ func (c *Catalog) lockBatch(r *kernel.Request) {
 		r.Fail(err)
 		return
 	}
-	if err := c.k.Replicator.Barrier(context.Background()); err != nil {
+	if err := message.CheckGroup(q.ConsumerGroup); err != nil {
+		r.Error(command.RespInvalidParameter, err.Error())
+		return
+	}
+	// Whatever a client names would stay in every image of the catalog.
+	q.MQSet = slices.DeleteFunc(q.MQSet, func(m command.MessageQueue) bool { return c.Named(m.Topic) == nil })
+	ctx, cancel := c.k.Waiting()
+	defer cancel()
+	if err := c.k.Replicator.Barrier(ctx); err != nil {
 		r.Fail(&api.Error{ID: api.ServiceNotAvailable, Text: "the owners of queues are not known here now", Err: err})
 		return
 	}

@@ -46,7 +46,15 @@ func Count(r *message.Record, f *message.Facts) (units, keys int) {
 }
 
 // fill encodes the records as one group.
+//
+// A fault here leaves a batch that is never complete, behind which the whole log
+// would wait: it ends the process.
 func fill(s *Slot, recs []*message.Record, d *message.Deriver, edge bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			panic(kernel.InvariantError(fmt.Sprintf("combine: encoding records into a reservation: %v", p)))
+		}
+	}()
 	var f message.Facts
 	var v message.View
 	s.Begin()
@@ -113,6 +121,6 @@ func (q *Queue) Write(ctx context.Context, recs ...*message.Record) (kernel.Plac
 	case a := <-c:
 		return a.p, a.err
 	case <-ctx.Done():
-		return kernel.Placed{Outcome: replication.Unknown}, fmt.Errorf("waiting for the log: %w", ctx.Err())
+		return kernel.Placed{Outcome: replication.Unknown}, &api.Error{ID: api.ServiceNotAvailable, Text: "the log took too long, it is unknown whether the record was stored", Err: ctx.Err()}
 	}
 }

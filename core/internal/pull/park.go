@@ -48,6 +48,7 @@ type park struct {
 	ready   []*waiter
 	readyC  chan struct{}
 	quit    chan struct{}
+	drop    func() // of the gauge
 	stopped atomic.Bool
 	wg      sync.WaitGroup
 }
@@ -62,7 +63,7 @@ func newPark(p *Pull) *park {
 	for i := range k.shards {
 		k.shards[i].queues = map[message.Queue][]*waiter{}
 	}
-	p.k.Meter.Gauge("pull_parked", "Pulls that wait for a message.", func() float64 { return float64(k.count.Load()) })
+	k.drop = p.k.Meter.Gauge("pull_parked", "Pulls that wait for a message.", func() float64 { return float64(k.count.Load()) })
 	p.k.Hooks.OnDisconnect(k.disconnected)
 	return k
 }
@@ -88,15 +89,17 @@ func (k *park) start(context.Context) error {
 func (k *park) stop(context.Context) error {
 	if k.stopped.CompareAndSwap(false, true) {
 		close(k.quit)
+		k.drop()
 	}
 	k.wg.Wait()
 	return nil
 }
 
-// hold parks t, unless there is something to read by now. true: t is the park's.
-func (k *park) hold(t *task, ms int64) bool {
+// hold parks t, unless there is something to read by now: then it has been read.
+// true: t is the park's.
+func (k *park) hold(t *task, ms int64) (bool, error) {
 	if k.stopped.Load() || k.count.Load() >= maxParked {
-		return false
+		return false, nil
 	}
 	w := &waiter{t: t, deadline: k.p.k.Clock.Now().Add(time.Duration(min(ms, maxHold)) * time.Millisecond), index: -1}
 	// From the registration on t may be answered and reused by others.
@@ -111,8 +114,7 @@ func (k *park) hold(t *task, ms int64) bool {
 	// nobody.
 	if k.fresh(queue, offset) && w.taken.CompareAndSwap(false, true) {
 		k.forget(w)
-		_ = k.p.read(t) // an error leaves NotFound standing: the client asks again
-		return false
+		return false, k.p.read(t)
 	}
 	k.mu.Lock()
 	if !w.taken.Load() {
@@ -125,7 +127,7 @@ func (k *park) hold(t *task, ms int64) bool {
 		}
 	}
 	k.mu.Unlock()
-	return true
+	return true, nil
 }
 
 // fresh reports whether the queue has something at or behind offset, or moved

@@ -113,8 +113,16 @@ func (p *Pull) serve(r *kernel.Request) {
 		if !p.k.Config().LongPolling {
 			wait = min(wait, p.k.Config().ShortPolling.Milliseconds())
 		}
-		if wait > 0 && p.park.hold(t, wait) {
-			return // t belongs to the park now
+		if wait > 0 {
+			parked, err := p.park.hold(t, wait)
+			if parked {
+				return // t belongs to the park now
+			}
+			if err != nil {
+				r.Fail(err)
+				p.put(t)
+				return
+			}
 		}
 	}
 	p.answer(t)
@@ -133,8 +141,10 @@ func (p *Pull) check(t *task, h *command.PullRequest) *refusal {
 		if err := message.CheckGroup(string(group)); err != nil {
 			return &refusal{command.RespInvalidParameter, 0, err.Error()}
 		}
+		ctx, cancel := k.Waiting()
+		defer cancel()
 		var err error
-		if g, err = k.Groups.Ensure(context.Background(), string(group)); err != nil {
+		if g, err = k.Groups.Ensure(ctx, string(group)); err != nil {
 			return &refusal{kernel.CodeOf(err), 0, err.Error()}
 		}
 	}
@@ -236,19 +246,8 @@ func (p *Pull) read(t *task) error {
 
 // exact keeps the records whose tag really is wanted.
 func (t *task) exact() {
-	frag, rest := 0, []byte(nil)
 	var v message.View
-	for i := range t.chunk.Units {
-		n := int(t.chunk.Units[i].Size)
-		for len(rest) == 0 && frag < len(t.chunk.Frags) {
-			rest = t.chunk.Frags[frag]
-			frag++
-		}
-		if n > len(rest) {
-			return // the store broke its word; what was checked is sent
-		}
-		rec := rest[:n:n]
-		rest = rest[n:]
+	for i, rec := range t.chunk.Records {
 		if message.Parse(rec, &v) == nil && t.tags.MatchProperties(v.Properties) {
 			t.frags = append(t.frags, rec)
 			t.units = append(t.units, t.chunk.Units[i])
