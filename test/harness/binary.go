@@ -77,14 +77,16 @@ func build(race bool) (string, error) {
 		return "", err
 	}
 	name := "hardpoint"
-	args := []string{"build"}
+	// A clone that belongs to another user has no version that Go would read.
+	args := []string{"build", "-buildvcs=false"}
+	env := append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	if race {
 		name += "-race"
-		args = append(args, "-race")
+		args, env = append(args, "-race"), append(os.Environ(), "CGO_ENABLED=1")
 	}
 	path := filepath.Join(buildDir, name)
 	cmd := exec.Command("go", append(args, "-o", path, "./cmd/hardpoint")...)
-	cmd.Dir = root
+	cmd.Dir, cmd.Env = root, env
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building cmd/hardpoint in %s: %w\n%s", root, err, out)
 	}
