@@ -2,7 +2,6 @@ package send
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -15,9 +14,9 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 )
 
-// versionMaxReconsume is the client version (V3_4_9) from which the header's
-// maxReconsumeTimes counts.
-const versionMaxReconsume = 121
+// keepEntries is what a connection keeps of its room for collected records: many
+// idle connections must not keep megabytes each.
+const keepEntries = 256
 
 // Send is the behaviour; it implements kernel.Sender.
 type Send struct {
@@ -245,12 +244,13 @@ func (s *Send) topicOf(r *command.SendRequest) (*kernel.Topic, error) {
 			return nil, forbidden(name)
 		}
 		var err error
-		ctx := context.Background() // bounded by the journal's own limits
+		ctx, cancel := k.Waiting()
+		defer cancel()
 		if group, ok := strings.CutPrefix(name, message.RetryPrefix); ok {
 			if k.Groups.Named(group) == nil {
 				return nil, groupUnknown(group)
 			}
-			t, err = k.Topics.Ensure(ctx, Derived(name))
+			t, err = k.Topics.Ensure(ctx, kernel.DerivedTopic(name, 1))
 		} else {
 			t, err = k.Topics.AutoCreate(ctx, name, string(r.DefaultTopic), r.DefaultTopicQueueNums, r.UnitMode)
 		}
@@ -278,14 +278,6 @@ func groupUnknown(group string) error {
 	return &api.Error{ID: api.GroupNotExist, Text: fmt.Sprintf("subscription group [%s] does not exist", group)}
 }
 
-// Derived is the configuration of a retry or dead-letter topic.
-func Derived(name string) command.TopicConfig {
-	return command.TopicConfig{
-		TopicName: name, ReadQueueNums: 1, WriteQueueNums: 1,
-		Perm: kernel.PermRead | kernel.PermWrite, TopicFilterType: "SINGLE_TAG",
-	}
-}
-
 // retry handles a message that a client sends to a retry topic itself: beyond
 // the limit, or from a group that consumes in order, it goes to the dead letters.
 func (s *Send) retry(rec *message.Record, r *command.SendRequest, c *kernel.Conn) error {
@@ -295,14 +287,16 @@ func (s *Send) retry(rec *message.Record, r *command.SendRequest, c *kernel.Conn
 		return groupUnknown(name)
 	}
 	limit := int32(g.RetryMaxTimes)
-	if r.MaxReconsumeTimes >= 0 && c.Version() >= versionMaxReconsume {
+	if r.MaxReconsumeTimes >= 0 && c.Version() >= command.Version349 {
 		limit = r.MaxReconsumeTimes
 	}
 	// An orderly consumer sends a message back itself only to give it up.
 	if r.ReconsumeTimes <= limit && !s.k.Locks.Held(name) {
 		return nil
 	}
-	dlq, err := s.k.Topics.Ensure(context.Background(), Derived(message.DLQPrefix+name))
+	ctx, cancel := s.k.Waiting()
+	defer cancel()
+	dlq, err := s.k.Topics.Ensure(ctx, kernel.DerivedTopic(message.DLQPrefix+name, 1))
 	if err != nil {
 		return err
 	}
@@ -332,7 +326,7 @@ func (s *Send) Flush(c *kernel.Conn) {
 	}
 	clear(st.recs)
 	st.recs, st.grps = st.recs[:0], st.grps[:0]
-	if cap(st.recs) > 4096 {
+	if cap(st.recs) > keepEntries {
 		st.recs, st.grps = nil, nil
 	}
 }
