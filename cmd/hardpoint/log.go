@@ -23,12 +23,17 @@ func jsonLog(w io.Writer, format string) bool {
 	return format == "json" || format == "auto" && !terminal(w)
 }
 
-// newLogger makes the process's logger (logLevel, logFormat).
-func newLogger(w io.Writer, level, format string) *slog.Logger {
+// setLevel sets the level that logLevel names; core/config has checked the word.
+func setLevel(to *slog.LevelVar, level string) {
 	var l slog.Level
 	if l.UnmarshalText([]byte(level)) != nil {
 		l = slog.LevelInfo
 	}
+	to.Set(l)
+}
+
+// newLogger makes the process's logger (logFormat), whose level can change.
+func newLogger(w io.Writer, l *slog.LevelVar, format string) *slog.Logger {
 	if jsonLog(w, format) {
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}))
 	}

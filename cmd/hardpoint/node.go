@@ -32,6 +32,7 @@ type node struct {
 	*config.Loaded
 	began   time.Time
 	log     *slog.Logger
+	level   slog.LevelVar
 	metrics *adminport.Metrics
 }
 
@@ -45,7 +46,8 @@ func nodeCommand(p *program, mode config.Mode, short, long string) *cobra.Comman
 				return err
 			}
 			n := &node{Loaded: l, began: began, metrics: adminport.NewMetrics()}
-			n.log = newLogger(p.stderr, l.Config.Node.LogLevel, l.Config.Node.LogFormat)
+			setLevel(&n.level, l.Config.Node.LogLevel)
+			n.log = newLogger(p.stderr, &n.level, l.Config.Node.LogFormat)
 			n.warn()
 			return n.serve(c.Context(), p)
 		},
@@ -167,7 +169,11 @@ func nameServerOf(n *node) fx.Option {
 
 func brokerOf(n *node) fx.Option {
 	return fx.Options(
-		fx.Supply(&n.Config),
+		fx.Supply(&n.Config, n.Loaded, broker.OnChange(func(c config.Change) {
+			if c.Key == "logLevel" {
+				setLevel(&n.level, c.New)
+			}
+		})),
 		fx.Invoke(func(p *adminport.Port, b *broker.Broker) { p.Check("broker "+b.Name(), b.Ready) }),
 	)
 }

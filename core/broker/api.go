@@ -83,7 +83,8 @@ func (b *Broker) Pull(ctx context.Context, r *api.PullRequest) (api.PullResult, 
 func (b *Broker) pullOnce(ctx context.Context, r *api.PullRequest, n int32, tags *filter.Tags) (api.PullResult, error) {
 	var c storage.Chunk
 	defer c.Reset()
-	lim := storage.Limit{Count: n, Bytes: 1 << 30}
+	lim := b.k.Config().Hot
+	lim.Count = n
 	if err := b.store.Read(ctx, storage.ReadRequest{Queue: r.Queue, Offset: r.Offset, Hot: lim, Cold: lim, Scan: b.k.Config().FilterScan, Tags: tags.Codes}, &c); err != nil {
 		return api.PullResult{}, err
 	}
@@ -96,19 +97,8 @@ func (b *Broker) pullOnce(ctx context.Context, r *api.PullRequest, n int32, tags
 	case storage.OffsetOverflowBadly:
 		res.Next = c.Max
 	}
-	frag, rest := 0, []byte(nil)
 	var v message.View
-	for i := range c.Units {
-		size := int(c.Units[i].Size)
-		for len(rest) == 0 && frag < len(c.Frags) {
-			rest = c.Frags[frag]
-			frag++
-		}
-		if size > len(rest) {
-			return res, fmt.Errorf("the store gave fewer bytes than its units say, queue %v", r.Queue)
-		}
-		rec := rest[:size:size]
-		rest = rest[size:]
+	for i, rec := range c.Records {
 		if err := message.Parse(rec, &v); err != nil || !tags.MatchProperties(v.Properties) {
 			continue
 		}

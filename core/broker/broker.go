@@ -42,6 +42,10 @@ type Params struct {
 	plugin.Settings
 	Config  *config.Config
 	Plugins *wiring.Plugins
+	// Loaded is where Config came from; nil: UPDATE_BROKER_CONFIG is not served.
+	Loaded *config.Loaded
+	// Changed is told what that request changed; nil: nobody.
+	Changed OnChange
 	// FS holds the engine's own files; nil: the system's.
 	FS vfs.FS
 	// Transport names the transport of the client port [remoting].
@@ -70,6 +74,9 @@ type Broker struct {
 	client *client.Manager
 	sender *send.Send
 	wait   waiters
+
+	umu    sync.Mutex // one update at a time
+	loaded *config.Loaded
 
 	mu        sync.Mutex
 	listeners []transport.Listener
@@ -177,6 +184,10 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	offset.New(k, b.query)
 	retry.New(k)
 	admin.New(k)
+	if p.Loaded != nil {
+		b.loaded = p.Loaded
+		k.Update = b.update
+	}
 	k.Hooks.OnPublished(b.wait.published)
 	k.Hooks.OnTopicChanged(b.topicChanged)
 	b.gate = newGate(k)
@@ -257,7 +268,8 @@ func (b *Broker) start(ctx context.Context) error {
 	seg := b.store.State().Segment
 	b.queue.Start(b.rep, seg)
 	if err := b.run(ctx, "replication "+cfg.Broker.Replication, 2, b.rep); err != nil {
-		return err
+		// The engine is stopped before the replicator otherwise, but it runs.
+		return errors.Join(err, b.k.Hooks.Stop(context.WithoutCancel(ctx)))
 	}
 	b.push(step{"engine", 2, b.k.Hooks.Stop})
 	if err := b.k.Hooks.Start(ctx); err != nil {
@@ -368,17 +380,18 @@ func (b *Broker) register(ctx context.Context, address string) error {
 			out := make([]command.TopicConfig, len(all))
 			for i, t := range all {
 				out[i] = t.Config
+				out[i].Perm &= b.k.Config().Permission | kernel.PermInherit
 			}
 			return out, v
 		},
-		Permission: int32(cfg.Broker.Permission),
-		Period:     cfg.Broker.RegisterNameServerPeriod, Timeout: cfg.Broker.RegisterBrokerTimeout,
+		Period: cfg.Broker.RegisterNameServerPeriod, Timeout: cfg.Broker.RegisterBrokerTimeout,
 		ConnectTimeout: cfg.Network.ConnectTimeout,
 	})
 	if err != nil {
 		return err
 	}
 	b.reg.Store(reg)
+	b.k.Announce = func(ctx context.Context) { _ = reg.Sync(ctx) } // in time or not, they will know
 	if err := b.run(ctx, "registration", 1, reg); err != nil || b.p.NameServers == nil {
 		return err
 	}
@@ -433,8 +446,18 @@ func (b *Broker) stopListeners(ctx context.Context) error {
 	errs := []error{b.queue.Idle(wait)}
 	cancel()
 	drains.Wait()
+	b.k.Release() // nobody waits for the log any more
+	closed := make(chan error, len(ls))
 	for _, l := range ls {
-		errs = append(errs, l.Close())
+		go func() { closed <- l.Close() }()
+	}
+	for range ls {
+		select {
+		case err := <-closed:
+			errs = append(errs, err)
+		case <-ctx.Done():
+			return errors.Join(append(errs, fmt.Errorf("closing the listeners: %w", ctx.Err()))...)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -37,7 +37,9 @@ type inFx struct {
 	Meter   plugin.Meter
 	Clock   plugin.Clock
 	Life    *wiring.Lifecycle
-	Servers NameServers `optional:"true"`
+	Servers NameServers    `optional:"true"`
+	Loaded  *config.Loaded `optional:"true"`
+	Changed OnChange       `optional:"true"`
 }
 
 func newInFx(in inFx) (*Broker, error) {
@@ -46,6 +48,8 @@ func newInFx(in inFx) (*Broker, error) {
 		Config:      in.Config,
 		Plugins:     in.Plugins,
 		NameServers: in.Servers,
+		Loaded:      in.Loaded,
+		Changed:     in.Changed,
 		Failed: func(err error) {
 			// A store whose process is gone serves nothing, not even reads: the
 			// program ends, and what supervises it starts it anew.

@@ -1,11 +1,12 @@
-// Package admin serves the requests of tools that change topics:
-// UPDATE_AND_CREATE_TOPIC (17).
+// Package admin serves the requests of tools that change a broker:
+// UPDATE_AND_CREATE_TOPIC (17) and UPDATE_BROKER_CONFIG (25).
 package admin
 
 import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
@@ -16,6 +17,10 @@ import (
 // maxQueues bounds the queues of a topic: each is a file that stays open.
 const maxQueues = 8192
 
+// announceWait bounds how long the answer about a new topic waits for name
+// servers.
+const announceWait = time.Second
+
 // Admin is the behaviour.
 type Admin struct{ k *kernel.Kernel }
 
@@ -23,6 +28,7 @@ type Admin struct{ k *kernel.Kernel }
 func New(k *kernel.Kernel) *Admin {
 	a := &Admin{k: k}
 	k.Handle(command.ReqUpdateAndCreateTopic, a.createTopic)
+	k.Handle(command.ReqUpdateBrokerConfig, a.updateConfig)
 	return a
 }
 
@@ -44,14 +50,39 @@ func (a *Admin) createTopic(r *kernel.Request) {
 	if err == nil {
 		t.Attributes, err = attributes(string(h.Attributes), a.k.Topics.Named(t.TopicName))
 	}
+	ctx, cancel := a.k.Waiting()
+	defer cancel()
 	if err == nil {
-		err = a.k.Topics.Put(context.Background(), t)
+		err = a.k.Topics.Put(ctx, t)
 	}
 	if err != nil {
 		r.Fail(err)
 		return
 	}
+	if a.k.Announce != nil {
+		// Whoever created a topic asks for its route next.
+		short, cancel := context.WithTimeout(ctx, announceWait)
+		defer cancel()
+		a.k.Announce(short)
+	}
 	r.OK()
+}
+
+// updateConfig changes reloadable keys, all or none. The change lasts until the
+// broker stops: the file is the operator's.
+func (a *Admin) updateConfig(r *kernel.Request) {
+	if a.k.Update == nil {
+		r.Error(command.RespRequestCodeNotSupported, "the configuration of this broker is fixed by the program that embeds it")
+		return
+	}
+	changed, err := a.k.Update(r.Frame.Body)
+	if err != nil {
+		r.Error(command.RespSystemError, err.Error())
+		return
+	}
+	w := r.Begin(command.RespSuccess)
+	w.Remark(changed)
+	r.Reply(w)
 }
 
 // Check refuses what no topic may be.

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/hardpointmq/hardpoint/core/api"
@@ -23,23 +22,21 @@ func (m *Manager) heartbeat(r *kernel.Request) {
 		return
 	}
 	who := Member{ClientID: hb.ClientID, Conn: r.Conn, Language: r.Header.Language, Version: r.Header.Version, LastSeen: m.k.Clock.Now()}
+	ctx, cancel := m.k.Waiting()
+	defer cancel()
 	var changed []string
 	for i := range hb.ConsumerDataSet {
 		c := &hb.ConsumerDataSet[i]
 		if message.CheckGroup(c.GroupName) != nil {
 			continue // unknown groups are skipped in silence, as the reference does
 		}
-		cfg, err := m.k.Groups.Ensure(context.Background(), c.GroupName)
+		cfg, err := m.k.Groups.Ensure(ctx, c.GroupName)
 		if err != nil {
 			m.k.Log.Warn("a heartbeat names a group that cannot be created", "group", c.GroupName, "client", hb.ClientID, "error", err)
 			continue
 		}
 		if c.MessageModel != command.Broadcasting && cfg.RetryQueueNums > 0 {
-			t := command.TopicConfig{
-				TopicName: message.RetryPrefix + c.GroupName, ReadQueueNums: cfg.RetryQueueNums, WriteQueueNums: cfg.RetryQueueNums,
-				Perm: kernel.PermRead | kernel.PermWrite, TopicFilterType: "SINGLE_TAG",
-			}
-			if _, err := m.k.Topics.Ensure(context.Background(), t); err != nil {
+			if _, err := m.k.Topics.Ensure(ctx, kernel.DerivedTopic(message.RetryPrefix+c.GroupName, cfg.RetryQueueNums)); err != nil {
 				m.k.Log.Warn("the retry topic of a group cannot be created", "group", c.GroupName, "error", err)
 			}
 		}
@@ -69,14 +66,14 @@ func (m *Manager) unregister(r *kernel.Request) {
 	id, consumer, producer := string(q.ClientID), string(q.ConsumerGroup), string(q.ProducerGroup)
 	changed := false
 	m.mu.Lock()
-	if g := m.consumers[consumer]; g != nil && g.members[id] != nil {
+	if g := m.consumers[consumer]; g != nil && g.members[id] != nil && g.members[id].Conn == r.Conn {
 		delete(g.members, id)
 		changed = true
 		if len(g.members) == 0 {
 			delete(m.consumers, consumer)
 		}
 	}
-	if g := m.producers[producer]; g != nil {
+	if g := m.producers[producer]; g != nil && g[id] != nil && g[id].Conn == r.Conn {
 		delete(g, id)
 		if len(g) == 0 {
 			delete(m.producers, producer)

@@ -30,7 +30,7 @@ type Subscription struct {
 	Tags *filter.Tags
 }
 
-// Group is the live part of a consumer group. It is guarded by Manager.mu.
+// group is the live part of a consumer group. It is guarded by Manager.mu.
 type group struct {
 	members map[string]*Member
 	subs    map[string]*Subscription

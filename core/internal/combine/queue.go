@@ -148,9 +148,10 @@ func (q *Queue) abandon() {
 // until the deadline (zero: Config.SendWait from now) and then fails with an
 // *api.Error that clients retry.
 //
-// While the replicator is stuck in one Append (stuckAfter) nobody gets in: what is let in would be answered late, and clients would give up and send
-// it again. Its senders wait here, so that those who try again at once are
-// slowed down, too.
+// While the replicator is stuck in one Append (stuckAfter) nobody gets in: what
+// is let in would be answered late, and clients would give up and send it again.
+// They wait here all the same, so that those who try again at once are slowed
+// down.
 func (q *Queue) Reserve(to Receiver, n Need) (Slot, error) {
 	if n.Bytes > q.limit || n.Groups > batchRecords || n.Units > batchRecords || n.Keys > 2*batchRecords {
 		return q.reserveLarge(to, n)
@@ -199,15 +200,11 @@ func (q *Queue) reserveLarge(to Receiver, n Need) (Slot, error) {
 		}
 		if q.largeBytes == 0 || q.largeBytes+n.Bytes <= largeBytes {
 			q.largeBytes += n.Bytes
-			b := newBatch(q, n.Bytes, max(n.Groups, n.Units, (n.Keys+1)/2), true)
-			b.counted = n.Bytes
-			s := b.reserve(n, to)
-			q.larges = append(q.larges, b)
 			q.mu.Unlock()
 			if timer != nil {
 				timer.Stop()
 			}
-			return s, nil
+			return q.makeLarge(to, n), nil
 		}
 		wait := q.waitRoom()
 		q.mu.Unlock()
@@ -221,6 +218,18 @@ func (q *Queue) reserveLarge(to Receiver, n Need) (Slot, error) {
 			return Slot{}, q.busy()
 		}
 	}
+}
+
+// makeLarge makes the batch of a reservation that was counted. Megabytes are not
+// allocated under the lock that every sender takes.
+func (q *Queue) makeLarge(to Receiver, n Need) Slot {
+	b := newBatch(q, n.Bytes, max(n.Groups, n.Units, (n.Keys+1)/2), true)
+	b.counted = n.Bytes
+	s := b.reserve(n, to)
+	q.mu.Lock()
+	q.larges = append(q.larges, b)
+	q.mu.Unlock()
+	return s
 }
 
 // stuckAfter is how long an Append may take before the log counts as stuck: the
@@ -367,7 +376,7 @@ func (q *Queue) append(b *Batch) {
 	b.refs.Store(held + int32(n))
 	q.since.Store(q.k.Clock.Now().UnixNano())
 	q.appending.Store(true)
-	err := q.rep.Append(q.ctx, &b.Pending, q)
+	err := q.rep.Append(context.Background(), &b.Pending, q) // what is begun is not cancelled
 	q.appending.Store(false)
 	if q.stuck() { // who came meanwhile waits for this
 		q.since.Store(0)

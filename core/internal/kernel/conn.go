@@ -113,6 +113,9 @@ func (c *Conn) dispatch(f *command.Frame) {
 		// A fault in one handler must not take the broker down: the reference
 		// answers an exception with code 1, too.
 		if p := recover(); p != nil {
+			if broken, ok := p.(InvariantError); ok {
+				panic(broken)
+			}
 			c.k.Log.Error("a request handler panicked", "code", c.hdr.Code, "peer", c.Peer.Remote(), "panic", p, "stack", string(debug.Stack()))
 			r.Error(command.RespSystemError, fmt.Sprintf("internal error while serving request %d: %v", c.hdr.Code, p))
 		}

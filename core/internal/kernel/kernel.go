@@ -35,9 +35,12 @@ type Config struct {
 	Region  string
 	TraceOn bool
 
-	AutoCreateTopic       bool
-	AutoCreateGroup       bool
-	DefaultTopicQueueNums int32
+	AutoCreateTopic bool
+	AutoCreateGroup bool
+	// ClusterTopic and BrokerTopic tell whether the topics with the names of the
+	// cluster and of the broker can be read and written.
+	ClusterTopic, BrokerTopic bool
+	DefaultTopicQueueNums     int32
 	// TraceTopic, when not empty, is created at start (traceTopicEnable).
 	TraceTopic string
 
@@ -47,8 +50,9 @@ type Config struct {
 	// Hot and Cold bound what one pull gathers, FilterScan the units looked at.
 	Hot, Cold  storage.Limit
 	FilterScan int32
-	// MaxQueryBatch bounds a key query (maxMsgsNumBatch).
-	MaxQueryBatch int32
+	// MaxQueryBatch bounds a key query (maxMsgsNumBatch), QueryMax one by unique
+	// key (defaultQueryMaxNum).
+	MaxQueryBatch, QueryMax int32
 
 	// OffsetInterval is how often changed offsets become a record (at most one
 	// second) and FileInterval how often consumerOffset.json is written.
@@ -92,7 +96,13 @@ type Kernel struct {
 	// UPDATE_BROKER_CONFIG and says what it changed; nil: not offered.
 	Update func(text []byte) (changed string, err error)
 
+	// Announce waits, bounded by ctx, until the name servers that are up know
+	// what topics there are now; nil: there are none.
+	Announce func(ctx context.Context)
+
 	config   atomic.Pointer[Config]
+	base     context.Context // ends when nobody is served any more
+	cancel   context.CancelFunc
 	sender   Sender
 	handlers map[int32]HandlerFunc
 	conns    sync.Map // peer id → *Conn
@@ -112,6 +122,7 @@ func New(cfg Config, s plugin.Settings, store storage.Store) *Kernel {
 		Log: s.Logger, Clock: s.Clock, Meter: s.Meter, Store: store,
 		handlers: map[int32]HandlerFunc{},
 	}
+	k.base, k.cancel = context.WithCancel(context.Background())
 	k.SetConfig(cfg)
 	k.role.Store(&replication.Role{})
 	return k
@@ -196,6 +207,34 @@ func (k *Kernel) Refuse(why string) {
 	}
 	k.refuse.Store(&why)
 }
+
+// maxWait bounds what one request waits for the log with the reader of its
+// connection: clients give up by then.
+const maxWait = 3 * time.Second
+
+// Waiting is the context of a handler that waits for the log or a barrier.
+func (k *Kernel) Waiting() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(k.base, maxWait)
+}
+
+// Release ends all Waiting contexts: the broker stops, and a log that hangs must
+// not hang the stop.
+func (k *Kernel) Release() { k.cancel() }
+
+// DerivedTopic is the configuration of a group's retry or dead-letter topic.
+func DerivedTopic(name string, queues int32) command.TopicConfig {
+	return command.TopicConfig{
+		TopicName: name, ReadQueueNums: queues, WriteQueueNums: queues,
+		Perm: PermRead | PermWrite, TopicFilterType: "SINGLE_TAG",
+	}
+}
+
+// InvariantError is the value of a panic that no handler's recover may swallow:
+// the state it leaves behind is broken for everybody.
+type InvariantError string
+
+// Error implements error.
+func (e InvariantError) Error() string { return string(e) }
 
 // Handle registers the handler of a request code; a code has one handler.
 func (k *Kernel) Handle(code int32, h HandlerFunc) {

@@ -35,7 +35,9 @@ func (o *Offset) query(r *kernel.Request) {
 		r.Fail(err)
 		return
 	}
-	if err := o.k.Replicator.Barrier(context.Background()); err != nil {
+	ctx, cancel := o.k.Waiting()
+	defer cancel()
+	if err := o.k.Replicator.Barrier(ctx); err != nil {
 		r.Fail(&api.Error{ID: api.ServiceNotAvailable, Text: "the progress of consumers is not known here now", Err: err})
 		return
 	}

@@ -17,13 +17,9 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 )
 
-const (
-	// uniqueMax is what the reference looks at for a unique key.
-	uniqueMax = 32
-	// overscan is how many candidates are read for each one wanted: hashes
-	// collide, and a key may be indexed twice.
-	overscan = 4
-)
+// overscan is how many candidates are read for each one wanted: hashes collide,
+// and a key may be indexed twice.
+const overscan = 4
 
 // Query is the behaviour.
 type Query struct {
@@ -105,7 +101,8 @@ func (q *Query) end(maximum bool) kernel.HandlerFunc {
 			r.Fail(err)
 			return
 		}
-		ctx := context.Background()
+		ctx, cancel := q.k.Waiting()
+		defer cancel()
 		if maximum {
 			if err := q.k.Replicator.Barrier(ctx); err != nil {
 				r.Fail(&api.Error{ID: api.ServiceNotAvailable, Text: "the newest offset is not known here now", Err: err})
@@ -202,7 +199,7 @@ func (q *Query) byKey(r *kernel.Request) {
 	}
 	limit := min(h.MaxNum, q.k.Config().MaxQueryBatch)
 	if h.UniqueKey {
-		limit = uniqueMax
+		limit = q.k.Config().QueryMax // as the reference does
 	}
 	s := q.get()
 	defer q.put(s)
@@ -244,22 +241,8 @@ func (q *Query) find(s *scratch, idx storage.KeyIndex, kq storage.KeyQuery, uniq
 	if err := q.k.Store.Get(ctx, s.at, &s.chunk); err != nil {
 		return err
 	}
-	frag, rest := 0, []byte(nil)
 	var v message.View
-	for i := range s.chunk.Units {
-		n := int(s.chunk.Units[i].Size)
-		if n == 0 {
-			continue
-		}
-		for len(rest) == 0 && frag < len(s.chunk.Frags) {
-			rest = s.chunk.Frags[frag]
-			frag++
-		}
-		if len(rest) < n {
-			return fmt.Errorf("the store gave fewer bytes than its units say, at position %d", s.at[i])
-		}
-		rec := rest[:n:n]
-		rest = rest[n:]
+	for _, rec := range s.chunk.Records {
 		if len(s.frags) == want || message.Parse(rec, &v) != nil || string(v.Topic) != kq.Topic {
 			continue
 		}

@@ -4,7 +4,6 @@
 package retry
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 
@@ -14,10 +13,6 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
 )
-
-// versionMaxReconsume is the client version (V3_4_9) from which the header's
-// maxReconsumeTimes counts.
-const versionMaxReconsume = 121
 
 // Retry is the behaviour.
 type Retry struct{ k *kernel.Kernel }
@@ -71,7 +66,8 @@ func (b *Retry) make(h *command.SendBackRequest, r *kernel.Request) (*message.Re
 	if g.RetryQueueNums <= 0 {
 		return nil, nil
 	}
-	ctx := context.Background()
+	ctx, cancel := k.Waiting()
+	defer cancel()
 	var c storage.Chunk
 	defer c.Reset()
 	var v message.View
@@ -80,16 +76,13 @@ func (b *Retry) make(h *command.SendBackRequest, r *kernel.Request) (*message.Re
 		return nil, &api.Error{ID: api.SystemError, Text: fmt.Sprintf("look message by offset failed, %d", h.Offset)}
 	}
 	limit := g.RetryMaxTimes
-	if h.MaxReconsumeTimes >= 0 && r.Header.Version >= versionMaxReconsume {
+	if h.MaxReconsumeTimes >= 0 && r.Header.Version >= command.Version349 {
 		limit = h.MaxReconsumeTimes
 	}
 	dead := h.DelayLevel < 0 || v.ReconsumeTimes >= limit
-	target := command.TopicConfig{
-		TopicName: message.RetryPrefix + group, ReadQueueNums: g.RetryQueueNums, WriteQueueNums: g.RetryQueueNums,
-		Perm: kernel.PermRead | kernel.PermWrite, TopicFilterType: "SINGLE_TAG",
-	}
+	target := kernel.DerivedTopic(message.RetryPrefix+group, g.RetryQueueNums)
 	if dead {
-		target.TopicName, target.ReadQueueNums, target.WriteQueueNums = message.DLQPrefix+group, 1, 1
+		target = kernel.DerivedTopic(message.DLQPrefix+group, 1)
 	}
 	topic, err := k.Topics.Ensure(ctx, target)
 	if err != nil {

@@ -326,7 +326,7 @@ func TestRetryTopic(t *testing.T) {
 	require.Equal(t, "%DLQ%G", retry(4, 3))
 	require.NotNil(t, e.K.Topics.Named("%DLQ%G"))
 	require.Equal(t, command.RespMessageIllegal, c.Do(command.ReqSendBatchMessage, (&enginetest.Message{Topic: "%RETRY%G"}).Header(true), batch(item(0))).Code)
-	lock := command.LockBatchBody{ClientID: "c1", ConsumerGroup: "G", MQSet: []command.MessageQueue{{Topic: "T", BrokerName: "broker-a"}}}
+	lock := command.LockBatchBody{ClientID: "c1", ConsumerGroup: "G", MQSet: []command.MessageQueue{{Topic: message.SelfTestTopic, BrokerName: "broker-a"}}}
 	require.Zero(t, c.Do(command.ReqLockBatchMQ, nil, c.Body(lock)).Code)
 	require.Equal(t, "%DLQ%G", retry(1, 0), "a group that consumes in order sends back only to give up")
 }
