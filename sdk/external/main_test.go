@@ -65,7 +65,16 @@ func TestMain(m *testing.M) {
 }
 
 func plugins() serve.Options {
-	return serve.Storage(memory.NewFactory(), pebble.NewFactory(), chatty())
+	return serve.Storage(memory.NewFactory(), pebble.NewFactory(), chatty(), nothing())
+}
+
+// nothing is a store that takes everything and keeps nothing.
+func nothing() storage.Factory {
+	return storage.NewFactory("nothing", func(memory.Config) plugin.Description { return plugin.Description{} },
+		func() memory.Config { return memory.Config{} },
+		func(context.Context, storage.Params, memory.Config) (*storagetest.Nop, error) {
+			return &storagetest.Nop{}, nil
+		})
 }
 
 // chatty is a store that prints when it starts.

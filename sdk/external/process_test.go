@@ -98,7 +98,7 @@ func TestConfigFault(t *testing.T) {
 	require.ErrorIs(t, err, plugin.ErrConfig)
 	_, err = factory(t, "another", "serve").Describe(t.Context(), nil)
 	require.ErrorIs(t, err, plugin.ErrConfig)
-	require.ErrorContains(t, err, "memory, pebble")
+	require.ErrorContains(t, err, "chatty, memory, nothing, pebble")
 }
 
 func TestStartFails(t *testing.T) {
@@ -337,10 +337,10 @@ func TestLargeRecords(t *testing.T) {
 	}
 }
 
-// BenchmarkProcess is the shared benchmark through a process; beside it the same
-// store in this one.
+// BenchmarkProcess is the shared benchmark through a process, beside the same
+// store in this one. The store that keeps nothing shows the crossing alone.
 func BenchmarkProcess(b *testing.B) {
-	for _, f := range []storage.Factory{memory.NewFactory(), pebble.NewFactory()} {
+	for _, f := range []storage.Factory{nothing(), memory.NewFactory(), pebble.NewFactory()} {
 		b.Run(f.Name()+"/in_process", func(b *testing.B) { storagetest.Benchmark(b, storagetest.Harness{Factory: f}) })
 		b.Run(f.Name()+"/process", func(b *testing.B) {
 			r := factory(b, f.Name(), "serve")
