@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/fx"
+	"go.uber.org/goleak"
+
+	"github.com/hardpointmq/hardpoint/core/api"
+	"github.com/hardpointmq/hardpoint/core/broker"
+	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/wiring"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestItSendsAndStops(t *testing.T) {
+	loaded, err := config.Load(config.Options{Env: []string{
+		"HARDPOINT_DATA=" + t.TempDir(), "HARDPOINT_LISTEN=127.0.0.1:0", "HARDPOINT_NAMESRV_LISTEN=127.0.0.1:0",
+	}})
+	require.NoError(t, err)
+	var b *broker.Broker
+	app, err := wiring.New(wiring.Options{}, append(parts(&loaded.Config), fx.Populate(&b))...)
+	require.NoError(t, err)
+	require.NoError(t, app.Start(t.Context()))
+	sent, err := b.Send(t.Context(), &api.SendRequest{Topic: "T", Body: []byte("x")})
+	require.NoError(t, err)
+	require.Equal(t, api.SendOK, sent.Status)
+	require.NoError(t, app.Stop(context.Background()))
+}
+
+func TestWrongConfigurationIsNamed(t *testing.T) {
+	require.ErrorContains(t, run(t.Context(), []string{"--set", "flushDiskTyp=x"}), "flushDiskType")
+	require.ErrorContains(t, run(t.Context(), []string{"--storage", "tape", "--data", t.TempDir()}), "known are")
+}
