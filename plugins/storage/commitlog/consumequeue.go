@@ -20,7 +20,8 @@ const (
 	// blankUnitSize is the size field of a unit that is no message: what stands
 	// before the first unit of a queue that begins above 0.
 	blankUnitSize = 1<<31 - 1
-	// unitWindow is how far ahead ConsumeQueue files are reserved and touched.
+	// unitWindow is how far ahead ConsumeQueue files are reserved and touched at
+	// most.
 	unitWindow = 64 << 10
 )
 
@@ -308,8 +309,7 @@ func (q *queue) prepare(addr int64) error {
 	if f == nil {
 		return fmt.Errorf("offset %d of queue %s is below its first file %s", addr/unitSize, q.key, q.files[0].path)
 	}
-	from := (addr - base) / unitWindow * unitWindow
-	n := min(unitWindow, size-from)
+	from, n := window(addr-base, size)
 	if !q.ix.byWrite.Load() {
 		if err := q.reserveIn(f, from, n); err != nil {
 			return err
@@ -323,6 +323,17 @@ func (q *queue) prepare(addr int64) error {
 	}
 	q.cur, q.roomFrom, q.roomTo = f, base+from, base+from+n
 	return nil
+}
+
+// window is what is reserved and touched when a unit at off is to be written in a
+// file of size bytes: the more, the further the queue has come in it, because
+// most of many queues hold little.
+func window(off, size int64) (from, n int64) {
+	const page = 4096
+	from = off / page * page
+	n = min(max(from, page), unitWindow)
+	n = (max(n, off+unitSize-from) + page - 1) / page * page
+	return from, min(n, size-from)
 }
 
 func (q *queue) reserveIn(f *queueFile, from, n int64) error {

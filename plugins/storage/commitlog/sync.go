@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
@@ -131,9 +133,9 @@ func (ix *queueIndex) flush() error {
 			dirs[parentOf(q.dir)] = struct{}{}
 			dirs[ix.dir] = struct{}{}
 		}
-		if err := q.flush(); err != nil {
-			return err
-		}
+	}
+	if err := flushAllOf(list); err != nil {
+		return err
 	}
 	for d := range dirs {
 		if err := ix.syncDir(d); err != nil {
@@ -141,6 +143,38 @@ func (ix *queueIndex) flush() error {
 		}
 	}
 	return nil
+}
+
+// flushers is how many queues are flushed at a time: file systems serve syncs
+// that wait together with one commit of their journal.
+const flushers = 32
+
+func flushAllOf(list []*queue) error {
+	var (
+		wg   sync.WaitGroup
+		next atomic.Int64
+		once sync.Once
+		err  error
+	)
+	work := func() {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= len(list) {
+				return
+			}
+			if e := list[i].flush(); e != nil {
+				once.Do(func() { err = e })
+				next.Store(int64(len(list)))
+				return
+			}
+		}
+	}
+	for range min(flushers, len(list)) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+	return err
 }
 
 func (q *queue) flush() error {
