@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/hardpointmq/hardpoint/core/api"
@@ -196,8 +195,6 @@ func (c *Catalog) lockBatch(r *kernel.Request) {
 		r.Error(command.RespInvalidParameter, err.Error())
 		return
 	}
-	// Whatever a client names would stay in every image of the catalog.
-	q.MQSet = slices.DeleteFunc(q.MQSet, func(m command.MessageQueue) bool { return c.Named(m.Topic) == nil })
 	ctx, cancel := c.k.Waiting()
 	defer cancel()
 	if err := c.k.Replicator.Barrier(ctx); err != nil {
