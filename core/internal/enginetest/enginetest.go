@@ -129,7 +129,7 @@ func Config() kernel.Config {
 		AutoCreateTopic: true, AutoCreateGroup: true, ClusterTopic: true, BrokerTopic: true, DefaultTopicQueueNums: 8,
 		LongPolling: true, ShortPolling: time.Second,
 		Hot: storage.Limit{Count: 32, Bytes: 256 << 10}, Cold: storage.Limit{Count: 8, Bytes: 64 << 10},
-		FilterScan: 800, MaxQueryBatch: 64,
+		FilterScan: 800, MaxQueryBatch: 64, QueryMax: 32,
 		OffsetInterval: time.Second, FileInterval: 5 * time.Second, ChannelExpired: 120 * time.Second,
 		NotifyIDs: true, SendWait: 200 * time.Millisecond,
 		Index: message.IndexRules{DelayLevels: message.DefaultDelayLevels()},
