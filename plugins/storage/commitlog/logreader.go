@@ -130,9 +130,13 @@ func (r *logReader) good(pos message.Position, v *message.View, crc bool) error 
 const diskPage = 4096
 
 // lostPage reports whether a part of the properties, which no CRC covers, is
-// zero exactly as far as a page goes.
+// zero exactly as far as a page goes, or their end is: no property string ends
+// with a zero byte, for the broker's own properties stand last.
 func lostPage(v *message.View) bool {
 	p := v.Properties
+	if n := len(p); n > 0 && p[n-1] == 0 {
+		return true
+	}
 	from := v.Position + message.Position(int(v.Size)-len(p))
 	for at := (from + diskPage - 1) / diskPage * diskPage; at < from+message.Position(len(p)); at += diskPage {
 		rest := p[at-from:]
