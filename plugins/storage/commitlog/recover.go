@@ -425,8 +425,9 @@ func (s *Store) taken(r *recovery, v *message.View) bool {
 	if tx := v.SysFlag & message.SysTxMask; tx == message.SysTxPrepared || tx == message.SysTxRollback {
 		return false
 	}
-	q := s.queues.byKey[message.Queue{Topic: string(v.Topic), ID: v.QueueID}]
-	return q != nil && v.QueueOffset < q.max.Load() && v.Position >= r.units
+	key := message.Queue{Topic: string(v.Topic), ID: v.QueueID}
+	q := s.queues.byKey[key]
+	return q != nil && v.QueueOffset < q.max.Load() && v.Position >= r.units && !s.dropped.covers(key, v.Position)
 }
 
 // checkOffset refuses queue offsets, which no CRC covers, that are so high that
@@ -436,8 +437,9 @@ func (s *Store) checkOffset(v *message.View) error {
 	if v.QueueOffset < 0 || v.QueueOffset > int64(v.Position)/message.MinRecordSize {
 		return errOffset
 	}
-	q := s.queues.byKey[message.Queue{Topic: string(v.Topic), ID: v.QueueID}]
-	if q == nil || len(q.files) == 0 {
+	key := message.Queue{Topic: string(v.Topic), ID: v.QueueID}
+	q := s.queues.byKey[key]
+	if q == nil || len(q.files) == 0 || s.dropped.covers(key, v.Position) {
 		return nil
 	}
 	end := q.max.Load()
