@@ -1,0 +1,62 @@
+package admin_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
+	"github.com/hardpointmq/hardpoint/core/message"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func create(c *enginetest.Client, r command.CreateTopicRequest) *enginetest.Reply {
+	if r.ReadQueueNums == 0 {
+		r.ReadQueueNums = 4
+	}
+	if r.WriteQueueNums == 0 {
+		r.WriteQueueNums = 4
+	}
+	r.DefaultTopic, r.TopicFilterType = "TBW102", "SINGLE_TAG"
+	return c.Do(command.ReqUpdateAndCreateTopic, r.Append, nil)
+}
+
+func TestCreateTopic(t *testing.T) {
+	e := enginetest.Start(t, enginetest.Options{})
+	c := e.Connect(t)
+	require.Zero(t, create(c, command.CreateTopicRequest{Topic: "T", Perm: 6, Order: true, TopicSysFlag: 1, Attributes: "+message.type=FIFO,+k=v"}).Code)
+	got := e.K.Topics.Named("T").Config
+	require.Equal(t, int32(4), got.ReadQueueNums)
+	require.True(t, got.Order)
+	require.Equal(t, int32(1), got.TopicSysFlag)
+	require.Equal(t, map[string]string{"message.type": "FIFO", "k": "v"}, map[string]string(got.Attributes))
+	require.Zero(t, create(c, command.CreateTopicRequest{Topic: "T", Perm: 4, ReadQueueNums: 8, WriteQueueNums: 2, Attributes: "-k,+x=y=z"}).Code)
+	got = e.K.Topics.Named("T").Config
+	require.Equal(t, int32(8), got.ReadQueueNums)
+	require.Equal(t, int32(2), got.WriteQueueNums)
+	require.Equal(t, int32(4), got.Perm)
+	require.Equal(t, map[string]string{"message.type": "FIFO", "x": "y=z"}, map[string]string(got.Attributes), "changed, not replaced")
+}
+
+func TestRefusals(t *testing.T) {
+	e := enginetest.Start(t, enginetest.Options{})
+	c := e.Connect(t)
+	for name, r := range map[string]command.CreateTopicRequest{
+		"name": {Topic: "a b", Perm: 6}, "system": {Topic: "TBW102", Perm: 6}, "internal": {Topic: message.CatalogTopic, Perm: 6},
+		"queues": {Topic: "T", Perm: 6, ReadQueueNums: -1}, "too many queues": {Topic: "T", Perm: 6, WriteQueueNums: 1 << 20}, "permission": {Topic: "T", Perm: 8},
+	} {
+		require.Equal(t, command.RespInvalidParameter, create(c, r).Code, name)
+	}
+	for _, attr := range []string{"-k", "k=v", "+k", "+=v", "-", "+"} {
+		require.Equal(t, command.RespSystemError, create(c, command.CreateTopicRequest{Topic: "T", Perm: 6, Attributes: attr}).Code, attr)
+	}
+	require.Nil(t, e.K.Topics.Named("T"))
+	require.NotZero(t, c.Do(command.ReqUpdateAndCreateTopic, nil, nil).Code)
+	require.NoError(t, e.Script.ReadOnly(t.Context(), "the disk is bad"))
+	r := create(c, command.CreateTopicRequest{Topic: "T", Perm: 6})
+	require.Equal(t, command.RespServiceNotAvailable, r.Code)
+	require.Contains(t, r.Remark, "the disk is bad")
+}
