@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -156,6 +155,20 @@ func TestNoise(t *testing.T) {
 	}
 }
 
+// TestByHand: a person who runs a plugin is told what it is.
+func TestByHand(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), command(t, "serve").Path)
+	cmd.Env = append(os.Environ(), roleEnv+"=serve")
+	var out, text strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &text
+	err := cmd.Run()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	require.Equal(t, 1, exit.ExitCode())
+	require.Contains(t, text.String(), "This binary is a plugin")
+	require.Empty(t, out.String())
+}
+
 // killed watches a store whose process is killed.
 type killed struct {
 	failed chan error
@@ -224,7 +237,9 @@ func TestPluginKilled(t *testing.T) {
 		})
 	}
 	<-first
-	require.NoError(t, syscall.Kill(pids[0], syscall.SIGKILL))
+	child, err := os.FindProcess(pids[0])
+	require.NoError(t, err)
+	require.NoError(t, child.Kill())
 	wg.Wait()
 	end := <-acked
 	err = <-k.failed
