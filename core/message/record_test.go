@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -221,7 +222,7 @@ func TestParseRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var v message.View
 			require.ErrorIs(t, message.Parse(tc.in, &v), tc.want)
-			if tc.want == message.ErrBlank {
+			if errors.Is(tc.want, message.ErrBlank) {
 				require.Equal(t, int32(100), v.Size)
 			}
 		})

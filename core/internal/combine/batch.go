@@ -28,6 +28,8 @@ type Ticket struct {
 	Kind   uint8
 	// TextAt and TextLen point at bytes in the batch's Buf.
 	TextAt, TextLen int32
+	// Text is what is not in Buf.
+	Text string
 }
 
 // Receiver answers the groups of one reservation.

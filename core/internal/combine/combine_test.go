@@ -2,7 +2,6 @@ package combine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -337,5 +336,5 @@ func TestRefusedProperties(t *testing.T) {
 	r.Properties = fmt.Appendf(nil, "a\x01%s\x02", strings.Repeat("x", message.MaxProperties))
 	_, err := e.K.Journal.Write(t.Context(), r)
 	require.Equal(t, api.MessageIllegal, api.IDOf(err))
-	require.False(t, errors.Is(err, combine.ErrStopped))
+	require.NotErrorIs(t, err, combine.ErrStopped)
 }

@@ -234,7 +234,7 @@ func (e *Engine) Stop() {
 		e.K.Conns(func(c *kernel.Conn) bool { _ = c.Peer.Close(); return true })
 		for name, stop := range map[string]func(context.Context) error{"engine": e.K.Hooks.Stop} {
 			if err := stop(ctx); err != nil {
-				e.Log.Write([]byte("stopping " + name + ": " + err.Error()))
+				_, _ = e.Log.Write([]byte("stopping " + name + ": " + err.Error()))
 			}
 		}
 		if err := e.Rep.Shutdown(ctx); err != nil {
@@ -404,6 +404,15 @@ func (c *Client) Wait(opaque int32) *Reply {
 		}
 		c.sort(frames)
 	}
+}
+
+// Forget drops an answer that nobody waited for, so that its opaque can be used
+// again.
+func (c *Client) Forget(opaque int32) {
+	c.sort(c.Peer.Take())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.got, opaque)
 }
 
 // Answered reports whether an answer is there.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/message"
-	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 )
 
@@ -39,10 +38,9 @@ type park struct {
 	shards [shards]shard
 	count  atomic.Int64
 
-	mu    sync.Mutex
-	heap  deadlines
-	timer plugin.Timer
-	kick  chan struct{} // the earliest deadline changed
+	mu   sync.Mutex
+	heap deadlines
+	kick chan struct{} // the earliest deadline changed
 
 	rmu     sync.Mutex
 	ready   []*waiter

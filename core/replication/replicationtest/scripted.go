@@ -183,8 +183,8 @@ func (s *Scripted) Shutdown(ctx context.Context) error {
 	s.running = false
 	lead := s.role.Kind == replication.RoleLeader
 	s.mu.Unlock()
-	s.turn.Lock() // the last Append is through
-	s.turn.Unlock()
+	s.turn.Lock()   // the last Append is through
+	s.turn.Unlock() //nolint:staticcheck // nothing is to be done under it
 	s.wg.Wait()
 	var err error
 	if lead {

@@ -238,7 +238,6 @@ type record struct {
 	groups  int
 	told    []told
 	ordered bool
-	early   bool // told before Append returned
 	frees   atomic.Int32
 	batches int
 }

@@ -1,6 +1,7 @@
 package storagetest
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -343,7 +344,7 @@ func testFollow(t *testing.T, h Harness) {
 		for {
 			var v message.View
 			err := message.Parse(rest, &v)
-			if err == message.ErrBlank && int(v.Size) <= len(rest) {
+			if errors.Is(err, message.ErrBlank) && int(v.Size) <= len(rest) {
 				rest = rest[v.Size:]
 				at += message.Position(v.Size)
 				continue

@@ -174,7 +174,7 @@ func (j *journal) Apply(ops []Op, sync bool) error {
 	if err := j.log.Append(b); err != nil {
 		if e := j.log.Truncate(j.size); e != nil {
 			// What is there now is unknown, so it is not just full.
-			return fmt.Errorf("append: %v; and what was written of it cannot be cut: %w", err, e)
+			return fmt.Errorf("append: %w; and what was written of it cannot be cut: %w", err, e)
 		}
 		return err
 	}

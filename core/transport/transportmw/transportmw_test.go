@@ -131,7 +131,7 @@ func TestMetricsAndFaults(t *testing.T) {
 
 	fail(transportmw.OpSend)
 	require.ErrorIs(t, p.Send(f), injected)
-	<-srv.closed
+	_ = <-srv.closed
 	require.ErrorIs(t, p.Send(f), injected)
 	fail("")
 	require.ErrorIs(t, p.Send(f), transport.ErrClosed)

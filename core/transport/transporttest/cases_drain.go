@@ -46,7 +46,7 @@ func testDrainAnswers(t *testing.T, h Harness) {
 			break
 		}
 		_ = late.Close()
-		c.session(0).gone()
+		_ = c.session(0).gone()
 	}
 	if err := p.Send(frame(command.JSON, 2, 1)); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func testDrainAnswers(t *testing.T, h Harness) {
 	if err := <-drained; err != nil {
 		t.Errorf("Drain: %v", err)
 	}
-	s.gone()
+	_ = s.gone()
 	s.wait(1) // what came after Drain did not arrive
 }
 

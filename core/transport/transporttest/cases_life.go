@@ -252,7 +252,7 @@ func testCloseListener(t *testing.T, h Harness) {
 	}
 	r.server.mu.Unlock()
 	for _, s := range sessions {
-		s.gone()
+		_ = s.gone()
 	}
 	if err := r.ln.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
@@ -264,6 +264,6 @@ func testSendAfterClose(t *testing.T, h Harness) {
 	client, p := r.dial(transport.Limits{})
 	_ = p.Close()
 	mustBe(t, "Send after Close", p.Send(frame(command.JSON, 1, 1)), transport.ErrClosed)
-	client.session(0).gone()
+	_ = client.session(0).gone()
 	mustBe(t, "Send after Closed", p.Send(frame(command.JSON, 1, 1)), transport.ErrClosed)
 }

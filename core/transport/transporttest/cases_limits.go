@@ -84,7 +84,7 @@ func testConnections(t *testing.T, h Harness) {
 		t.Fatal("a third connection was served, the limit is 2")
 	}
 	_ = first.Close()
-	r.server.session(0).gone()
+	_ = r.server.session(0).gone()
 	// The place is free at the latest a moment after Closed.
 	deadline := time.Now().Add(patience)
 	for {

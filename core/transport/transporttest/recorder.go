@@ -117,7 +117,7 @@ func (s *session) Arrived(in []command.Frame) {
 
 func wellFormed(f *command.Frame) error {
 	if len(f.Raw) < 8 || len(f.Header)+len(f.Body)+8 != len(f.Raw) || f.Bodies != nil {
-		return fmt.Errorf("Raw has %d bytes, Header %d, Body %d, Bodies %d pieces", len(f.Raw), len(f.Header), len(f.Body), len(f.Bodies))
+		return fmt.Errorf("frame with Raw of %d bytes, Header of %d, Body of %d and %d Bodies", len(f.Raw), len(f.Header), len(f.Body), len(f.Bodies))
 	}
 	if n := binary.BigEndian.Uint32(f.Raw); int(n)+4 != len(f.Raw) {
 		return fmt.Errorf("the length word says %d, Raw has %d bytes", n, len(f.Raw))

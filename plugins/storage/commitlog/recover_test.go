@@ -206,6 +206,7 @@ func TestIndexesRebuilt(t *testing.T) {
 		},
 		"damaged index file": func(r *rig) error {
 			names, err := r.fs.List(r.s.path.index)
+			require.NoError(t, err)
 			require.NotEmpty(t, names)
 			f, err := r.fs.OpenFile(filepath.Join(r.s.path.index, names[len(names)-1]), openRW, 0)
 			if err != nil {

@@ -117,7 +117,7 @@ func (s *Store) Start(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
 			s.gate.end()
-			s.release()
+			_ = s.release() // the first error counts
 			err = fmt.Errorf("open store in %s: %w", s.path.root, err)
 		}
 	}()

@@ -203,10 +203,14 @@ func (f fatal) Error() string { return string(f) }
 type logger struct{ log *slog.Logger }
 
 // Infof implements pebble.Logger; what it tells is for debugging.
-func (l logger) Infof(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }
+func (l logger) Infof(format string, args ...any) {
+	l.log.Debug("pebble", "says", fmt.Sprintf(format, args...))
+}
 
 // Errorf implements pebble.Logger.
-func (l logger) Errorf(format string, args ...any) { l.log.Error(fmt.Sprintf(format, args...)) }
+func (l logger) Errorf(format string, args ...any) {
+	l.log.Error("pebble reports a fault", "says", fmt.Sprintf(format, args...))
+}
 
 // Fatalf implements pebble.Logger: Pebble counts on that it does not return.
 func (l logger) Fatalf(format string, args ...any) {

@@ -70,7 +70,7 @@ func TestMetrics(t *testing.T) {
 	refused.Close()
 	_, err = c.Write([]byte("garbage!"))
 	require.NoError(t, err)
-	<-s.closed
+	_ = <-s.closed
 	require.NoError(t, tr.Shutdown(t.Context()))
 
 	require.Empty(t, m.gauges)
