@@ -77,7 +77,9 @@ func (st *connState) appendAnswer(dst []byte, b *combine.Batch, i int, t *combin
 	w.ExtBytes("msgId", id)
 	w.ExtInt("queueId", int64(units[0].Queue.ID))
 	w.ExtInt("queueOffset", units[0].Offset)
-	if t.TextLen > 0 && t.Flags&flagBatch == 0 {
+	if t.Text != "" {
+		w.Ext("transactionId", t.Text)
+	} else if t.TextLen > 0 && t.Flags&flagBatch == 0 {
 		w.ExtBytes("transactionId", b.Buf[t.TextAt:t.TextAt+t.TextLen])
 	}
 	return w.End(0)

@@ -126,6 +126,11 @@ func (st *connState) take(h *command.Header, f *command.Frame, t *combine.Ticket
 	g := group{first: len(st.recs)}
 	if r.Batch {
 		t.Flags |= flagBatch
+		// The batch as a whole has a unique key and a wish to wait in the header's
+		// properties; its answer carries that key.
+		var whole message.Facts
+		whole.Scan(r.Properties)
+		t.Text, g.noWait = string(whole.UniqueKey), whole.NoWait
 		err = st.takeBatch(&base, f.Body, &g)
 	} else {
 		base.Flag, base.ReconsumeTimes, base.Body, base.Properties = r.Flag, max(r.ReconsumeTimes, 0), f.Body, r.Properties
@@ -177,7 +182,7 @@ func (st *connState) takeBatch(base *message.Record, body []byte, g *group) erro
 	if len(body) == 0 {
 		return &api.Error{ID: api.MessageIllegal, Text: "the batch is empty"}
 	}
-	g.noWait = true
+	noWait := true
 	for len(body) > 0 {
 		var it message.BatchItem
 		var err error
@@ -194,11 +199,12 @@ func (st *connState) takeBatch(base *message.Record, body []byte, g *group) erro
 		if f.Delay > 0 {
 			return &api.Error{ID: api.MessageIllegal, Text: "messages of a batch may not be delayed"}
 		}
-		g.noWait = g.noWait && f.NoWait
+		noWait = noWait && f.NoWait
 		if err := st.add(&rec, &f, g); err != nil {
 			return err
 		}
 	}
+	g.noWait = g.noWait || noWait
 	if n := st.s.k.Config().MaxMessageSize; g.bytes > n {
 		return &api.Error{ID: api.MessageIllegal, Text: fmt.Sprintf("the batch needs %d bytes in the log, at most %d (maxMessageSize) are allowed", g.bytes, n)}
 	}
