@@ -2,6 +2,7 @@ package external_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -151,7 +152,7 @@ func TestNoise(t *testing.T) {
 		`level=DEBUG msg="debugging is on" answer=42`, "1|2|not a handshake",
 		"printed to standard output",
 	} {
-		require.True(t, strings.Contains(log.String(), want), "the log lacks %s", want)
+		require.Contains(t, log.String(), want)
 	}
 }
 
@@ -346,7 +347,7 @@ func TestLargeRecords(t *testing.T) {
 		require.NoError(t, s.Read(t.Context(), storage.ReadRequest{Queue: q, Offset: int64(i)}, &c))
 		require.Equal(t, storage.Found, c.Status)
 		require.Len(t, c.Frags, 1)
-		require.True(t, string(p.Buf) == string(c.Frags[0]), "a record of %d bytes came back changed", size)
+		require.True(t, bytes.Equal(p.Buf, c.Frags[0]), "a record of %d bytes came back changed", size)
 		require.Equal(t, p.Units, c.Units)
 		c.Release()
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -117,7 +118,7 @@ func (p *pump) read(stream string, r io.Reader, pick func(string) bool) {
 	for {
 		b, err := in.ReadSlice('\n')
 		text := string(b)
-		for err == bufio.ErrBufferFull { // the rest of a line that is too long
+		for errors.Is(err, bufio.ErrBufferFull) { // the rest of a line that is too long
 			_, err = in.ReadSlice('\n')
 		}
 		if len(text) > 0 && (pick == nil || !pick(strings.TrimRight(text, "\r\n"))) {
@@ -169,7 +170,7 @@ func (p *pump) tell(l printed) {
 	}
 	text, level, attrs := relabel(l.text)
 	attrs = append(attrs, slog.String("plugin", p.name), slog.String("stream", l.stream))
-	log.LogAttrs(context.Background(), level, text, attrs...)
+	log.LogAttrs(context.Background(), level, text, attrs...) //nolint:sloglint // the message is the plugin's
 }
 
 // relabel reads a line of a JSON logger with @message and @level. Lines that

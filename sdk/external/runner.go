@@ -35,7 +35,7 @@ type runner struct {
 }
 
 func newRunner(c Command, out *pump) *runner {
-	r := &runner{cmd: exec.Command(c.Path, c.Args...), out: out, exited: make(chan struct{}), pumps: make(chan struct{})} //nolint:gosec // the program is what the operator configured
+	r := &runner{cmd: exec.Command(c.Path, c.Args...), out: out, exited: make(chan struct{}), pumps: make(chan struct{})}
 	r.hand, r.hands = io.Pipe()
 	return r
 }

@@ -151,7 +151,7 @@ func (s *store) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make the directory of the data socket: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	r, err := s.proc.Control().Open(ctx, &storagepb.OpenRequest{
 		Plugin: s.h.name, Config: s.raw, Params: toParams(&s.p), SocketDir: dir,
 	})
