@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/fx"
+	"go.uber.org/goleak"
 
 	"github.com/hardpointmq/hardpoint/core/adminport"
 	"github.com/hardpointmq/hardpoint/core/config"
@@ -18,9 +20,20 @@ import (
 // TestMain puts this program into the PATH as hardpoint, for scripts and for
 // tests that start processes.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"hardpoint": main,
-	})
+	testscript.Main(leakless{m}, map[string]func(){"hardpoint": main})
+}
+
+// leakless fails when goroutines are left; testscript.Main ends the process by
+// itself, so goleak.VerifyTestMain cannot.
+type leakless struct{ *testing.M }
+
+func (l leakless) Run() int {
+	code := l.M.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 func TestScripts(t *testing.T) {
