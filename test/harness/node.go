@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -154,7 +155,9 @@ func (n *Node) TryStart() error {
 	fmt.Fprintf(n.log, startMark+"%s %s %s\n", time.Now().Format("15:04:05.000"), n.binary, strings.Join(n.args, " "))
 	cmd := exec.Command(n.binary, n.args...)
 	cmd.Stdout, cmd.Stderr = n.log, n.log
-	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 exitcode=66")
+	// What tests read of the environment is not the broker's configuration.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HARDPOINT_") })
+	cmd.Env = append(cmd.Env, "GORACE=halt_on_error=0 exitcode=66")
 	// Its own group, so that a storage process dies with the broker under Kill.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -229,8 +232,11 @@ func (n *Node) kill() {
 	if n.cmd == nil {
 		return
 	}
-	_ = syscall.Kill(-n.cmd.Process.Pid, syscall.SIGKILL)
+	group := -n.cmd.Process.Pid
+	_ = syscall.Kill(group, syscall.SIGKILL)
 	<-n.done
+	// A storage process may take longer to die; what it holds is locked until then.
+	Poll(5*time.Second, func() bool { return syscall.Kill(group, 0) != nil })
 	n.http.CloseIdleConnections()
 }
 
