@@ -87,7 +87,7 @@ func (ix *queueIndex) loadQueue(key message.Queue, extend bool) error {
 			return &storage.CorruptError{File: path, Offset: min(info.Size, ix.fileSize), Reason: fmt.Sprintf("the file has %d bytes, configured are %d (mappedFileSizeConsumeQueue); set the size with which it was written, or remove the directory consumequeue to have it rebuilt from the log", info.Size, ix.fileSize)}
 		}
 		if n := len(q.files); base%ix.fileSize != 0 || n > 0 && q.files[n-1].base+ix.fileSize != base {
-			return &storage.CorruptError{File: path, Reason: "the file does not follow the one before it; restore the missing one, or remove the queue's directory " + q.dir + " to have it rebuilt from the log"}
+			return &storage.CorruptError{File: path, Reason: "the file does not follow the one before it; restore the missing one, or remove the directory consumequeue to have all rebuilt from the log"}
 		}
 		q.files = append(q.files, &queueFile{base: base, path: path})
 	}
@@ -131,15 +131,12 @@ func (ix *queueIndex) loadQueue(key message.Queue, extend bool) error {
 func (ix *queueIndex) end() (message.Position, error) {
 	var end message.Position
 	for _, q := range ix.byKey {
-		for k := q.max.Load() - 1; k >= q.min.Load(); k-- {
-			u, err := q.unit(k)
-			if err != nil {
-				return 0, err
-			}
-			if !u.blank() {
-				end = max(end, u.at+message.Position(u.size))
-				break
-			}
+		u, err := q.lastUnit()
+		if err != nil {
+			return 0, err
+		}
+		if !u.blank() {
+			end = max(end, u.at+message.Position(u.size))
 		}
 	}
 	return end, nil

@@ -53,6 +53,9 @@ type recovery struct {
 	pubTime         int64
 	wipeAll         bool // not every byte behind the tail was looked at
 	records         int64
+	// again is set when the queues do not describe this log: all of it is
+	// scanned, so that they are made again.
+	again bool
 }
 
 // recover opens the directory; the lock is held.
@@ -288,6 +291,9 @@ func (s *Store) plan(r *recovery) error {
 		r.limit = max(min(r.limit, message.Position(r.fields.confirm)), first)
 	}
 	var err error
+	if err = s.distrust(r); err != nil {
+		return err
+	}
 	if r.units, err = s.queues.end(); err != nil {
 		return err
 	}
@@ -311,6 +317,9 @@ func (s *Store) plan(r *recovery) error {
 		if seg := r.list.at(max(r.keysFrom, first)); seg != nil && seg.base < start.base {
 			start = seg
 		}
+	}
+	if r.again {
+		start = r.list[0]
 	}
 	r.start = message.Position(start.base)
 	if !r.clean {
@@ -381,6 +390,11 @@ func (s *Store) scan(ctx context.Context, r *recovery) error {
 		switch {
 		case err == nil:
 			units, keys = s.deriver.Derive(&v, nil, units[:0], keys[:0])
+			if s.gap(r, &v, units) {
+				r.scanAgain(pos)
+				pos, told = r.start, r.start
+				continue
+			}
 			if err := s.recovered(r, &v, units, keys); err != nil {
 				return err
 			}
