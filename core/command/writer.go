@@ -14,6 +14,9 @@ import (
 // word can say.
 var ErrHeaderTooLarge = errors.New("remoting header too large")
 
+// extOpen begins the ext fields of a JSON header.
+const extOpen = `,"extFields":{`
+
 const (
 	maxRemark = 64 << 10 // bytes; longer remarks are cut
 	maxExtKey = 1<<15 - 1
@@ -88,6 +91,65 @@ func (w *Writer) ExtBytes(key string, value []byte) {
 	}
 }
 
+// Preset is ext fields that are the same in many headers, encoded once. It is
+// immutable and safe for concurrent use.
+type Preset struct {
+	json, binary []byte
+	n            int
+}
+
+// NewPreset encodes pairs of key and value.
+func NewPreset(pairs ...string) Preset {
+	var p Preset
+	for _, t := range []HeaderType{JSON, RocketMQ} {
+		w := Begin(nil, t, 0, 0, 0)
+		from := len(w.buf)
+		for i := 0; i+1 < len(pairs); i += 2 {
+			w.Ext(pairs[i], pairs[i+1])
+		}
+		if t == RocketMQ {
+			p.binary = w.buf[from:]
+			continue
+		}
+		if w.ext > 0 {
+			p.json = w.buf[from+len(extOpen):]
+		}
+		p.n = w.ext
+	}
+	return p
+}
+
+// Preset adds the fields of p.
+func (w *Writer) Preset(p *Preset) {
+	if p.n == 0 {
+		return
+	}
+	if w.typ == RocketMQ {
+		w.buf = append(w.buf, p.binary...)
+		return
+	}
+	if w.ext == 0 {
+		w.buf = append(w.buf, extOpen...)
+	} else {
+		w.buf = append(w.buf, ',')
+	}
+	w.ext += p.n
+	w.buf = append(w.buf, p.json...)
+}
+
+// ExtPlain is ExtBytes for a key and a value that need no escapes in JSON, as
+// letters and digits do; nothing is checked.
+func (w *Writer) ExtPlain(key string, value []byte) {
+	if w.typ != JSON {
+		w.ExtBytes(key, value)
+		return
+	}
+	w.jsonKey(key)
+	w.buf = append(w.buf, '"')
+	w.buf = append(w.buf, value...)
+	w.buf = append(w.buf, '"')
+}
+
 // ExtInt adds an ext field as a decimal number.
 func (w *Writer) ExtInt(key string, value int64) {
 	if w.typ == JSON {
@@ -116,7 +178,7 @@ func (w *Writer) ExtBool(key string, value bool) {
 
 func (w *Writer) jsonKey(key string) {
 	if w.ext == 0 {
-		w.buf = append(w.buf, `,"extFields":{`...)
+		w.buf = append(w.buf, extOpen...)
 	} else {
 		w.buf = append(w.buf, ',')
 	}

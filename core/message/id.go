@@ -15,8 +15,10 @@ const hexDigits = "0123456789ABCDEF"
 
 // AppendHex appends b as upper-case hex.
 func AppendHex(dst, b []byte) []byte {
-	for _, c := range b {
-		dst = append(dst, hexDigits[c>>4], hexDigits[c&15])
+	n := len(dst)
+	dst = append(dst, make([]byte, 2*len(b))...) // grows in place, makes nothing
+	for i, c := range b {
+		dst[n+2*i], dst[n+2*i+1] = hexDigits[c>>4], hexDigits[c&15]
 	}
 	return dst
 }

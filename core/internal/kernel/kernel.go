@@ -64,11 +64,10 @@ type Config struct {
 	SendWait time.Duration
 	Index    message.IndexRules
 
-	// BrokerProperties are appended to the properties of every sent message;
-	// they and RegionBytes are made by the kernel.
+	// BrokerProperties are appended to the properties of every sent message,
+	// SendFields are in every answer to a send; the kernel makes both.
 	BrokerProperties []byte
-	// RegionBytes is Region.
-	RegionBytes []byte
+	SendFields       command.Preset
 
 	_ struct{}
 }
@@ -145,7 +144,10 @@ func (k *Kernel) SetConfig(c Config) {
 	if c.TraceOn {
 		on = "true"
 	}
-	c.RegionBytes = []byte(c.Region)
+	if c.Region == "" {
+		c.Region = command.DefaultRegion
+	}
+	c.SendFields = command.NewPreset(message.PropRegion, c.Region, message.PropTraceOn, on)
 	p := message.AppendProperty(nil, message.PropRegion, c.Region)
 	p = message.AppendProperty(p, message.PropTraceOn, on)
 	c.BrokerProperties = message.AppendProperty(p, message.PropCluster, c.ClusterName)

@@ -72,9 +72,8 @@ func (st *connState) appendAnswer(dst []byte, b *combine.Batch, i int, t *combin
 		id = message.AppendOffsetID(id, k.StoreHost.Bytes(), units[j].At)
 	}
 	w := command.Begin(dst, command.HeaderType(t.Kind), code, t.Opaque, command.FlagResponse)
-	w.ExtBytes("MSG_REGION", region(k))
-	w.ExtBool("TRACE_ON", k.Config().TraceOn)
-	w.ExtBytes("msgId", id)
+	w.Preset(&k.Config().SendFields)
+	w.ExtPlain("msgId", id)
 	w.ExtInt("queueId", int64(units[0].Queue.ID))
 	w.ExtInt("queueOffset", units[0].Offset)
 	if t.Text != "" {
@@ -85,21 +84,11 @@ func (st *connState) appendAnswer(dst []byte, b *combine.Batch, i int, t *combin
 	return w.End(0)
 }
 
-func region(k *kernel.Kernel) []byte {
-	if k.Config().Region == "" {
-		return defaultRegion
-	}
-	return k.Config().RegionBytes
-}
-
-var defaultRegion = []byte(command.DefaultRegion)
-
 // appendError appends the whole frame of a refusal; Java and Go clients need
 // the two ext fields on errors, too.
 func (st *connState) appendError(dst []byte, t *combine.Ticket, code int32, text string) []byte {
 	w := command.Begin(dst, command.HeaderType(t.Kind), code, t.Opaque, command.FlagResponse)
-	w.ExtBytes("MSG_REGION", region(st.s.k))
-	w.ExtBool("TRACE_ON", st.s.k.Config().TraceOn)
+	w.Preset(&st.s.k.Config().SendFields)
 	w.Remark(text)
 	return w.End(0)
 }
