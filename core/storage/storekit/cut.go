@@ -167,26 +167,28 @@ func (s *Store) shorten(at message.Position) ([]*queue, error) {
 	return out, nil
 }
 
-// cutPending takes away what is pending at or behind a position; whole batches
-// are returned.
+// cutPending takes away what is pending at or behind a position. Batches of
+// which nothing remains are returned; one that the position divides keeps what
+// lies below.
 func (s *Store) cutPending(at message.Position) []pending {
-	for i := range s.pending {
-		p := &s.pending[i]
-		if p.end <= at {
-			continue
-		}
-		p.units = p.units[:unitsBelow(p.units, at)]
-		p.keys = p.keys[:keysBelow(p.keys, at)]
-		p.end = at
-		if i+1 == len(s.pending) {
-			break
-		}
-		freed := slices.Clone(s.pending[i+1:])
-		clear(s.pending[i+1:])
-		s.pending = s.pending[:i+1]
-		return freed
+	keep := 0
+	for keep < len(s.pending) && s.pending[keep].end <= at {
+		keep++
 	}
-	return nil
+	// Up to the published mark nothing is pending.
+	if keep < len(s.pending) && at > s.st.Published {
+		// What Start derived has no batch, and begins at the mark.
+		if p := &s.pending[keep]; p.batch == nil || p.batch.At < at {
+			p.units = p.units[:unitsBelow(p.units, at)]
+			p.keys = p.keys[:keysBelow(p.keys, at)]
+			p.end = at
+			keep++
+		}
+	}
+	freed := slices.Clone(s.pending[keep:])
+	clear(s.pending[keep:])
+	s.pending = s.pending[:keep]
+	return freed
 }
 
 // Reset implements storage.RawLog.

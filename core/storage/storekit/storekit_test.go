@@ -272,6 +272,42 @@ func TestFull(t *testing.T) {
 	require.NoError(t, r.store.Shutdown(t.Context()))
 }
 
+// TestTruncateFrees: a pending batch of which nothing remains is freed before
+// Truncate returns, one that is divided when it is published.
+func TestTruncateFrees(t *testing.T) {
+	r := newRig(t, storage.Params{Publish: storage.Explicit}, func(p storage.Params) *storekit.Store {
+		return storekit.FromKV(p, &storekit.MemKV{}, storekit.Options{})
+	})
+	msg := storagetest.Message{Queue: message.Queue{Topic: "T"}, Keys: "k"}
+	freed := map[message.Position]int{}
+	batch := func() *storage.Batch {
+		p := r.w.Pending([]storagetest.Message{msg, msg})
+		require.NoError(t, r.seq.Assign(p, 0))
+		b := &p.Batches[0]
+		b.Free = func(b *storage.Batch) { freed[b.At]++ }
+		require.NoError(t, r.store.Append(t.Context(), b))
+		return b
+	}
+	first, second, third := batch(), batch(), batch()
+	require.Empty(t, freed)
+
+	require.NoError(t, r.store.Truncate(t.Context(), third.At))
+	require.Equal(t, map[message.Position]int{third.At: 1}, freed, "cut at the edge of the last batch")
+	require.NoError(t, r.store.Truncate(t.Context(), second.Units[1].At))
+	require.Equal(t, map[message.Position]int{third.At: 1}, freed, "cut inside a batch")
+	require.NoError(t, r.store.Truncate(t.Context(), first.At))
+	require.Equal(t, map[message.Position]int{third.At: 1, second.At: 1, first.At: 1}, freed)
+
+	r.seq = storagetest.OpenSequencer(t, r.store, nil, 2)
+	again := batch()
+	require.NoError(t, r.store.Publish(t.Context(), again.Units[1].At))
+	require.NoError(t, r.store.Truncate(t.Context(), again.Units[1].At))
+	require.Equal(t, 2, freed[again.At], "published in part, the rest is cut")
+	require.Equal(t, int64(1), r.records())
+	require.NoError(t, r.store.Shutdown(t.Context()))
+	require.Equal(t, 2, freed[again.At], "never twice")
+}
+
 // TestFailed: after the first error of unknown extent nothing is written again,
 // and what was published is still read.
 func TestFailed(t *testing.T) {
