@@ -2,6 +2,7 @@ package storagemw
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -74,6 +75,8 @@ type metrics struct {
 	meter plugin.Meter
 	label plugin.Label
 	caps  storage.Capabilities
+
+	mu    sync.Mutex // guards drops: Shutdown may be called twice at once
 	drops []func()
 
 	append, sync, read, get, offsets timed
@@ -86,6 +89,8 @@ func (m *metrics) Start(ctx context.Context) error {
 	if err := m.Store.Start(ctx); err != nil {
 		return err
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, g := range []struct {
 		name, help string
 		read       func(storage.State) message.Position
@@ -102,10 +107,13 @@ func (m *metrics) Start(ctx context.Context) error {
 
 // Shutdown implements plugin.Component.
 func (m *metrics) Shutdown(ctx context.Context) error {
-	for _, drop := range m.drops {
+	m.mu.Lock()
+	drops := m.drops
+	m.drops = nil
+	m.mu.Unlock()
+	for _, drop := range drops {
 		drop()
 	}
-	m.drops = nil
 	return m.Store.Shutdown(ctx)
 }
 

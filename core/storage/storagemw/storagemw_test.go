@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -79,6 +80,8 @@ type meter struct {
 	mu     sync.Mutex
 	counts map[string]float64
 	gauges map[string]func() float64
+	// dropped counts the calls that removed a gauge.
+	dropped int
 }
 
 func newMeter() *meter {
@@ -109,6 +112,7 @@ func (m *meter) Gauge(name, _ string, read func() float64, _ ...plugin.Label) fu
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
+		m.dropped++
 		delete(m.gauges, name)
 	}
 }
@@ -191,6 +195,20 @@ func TestMetricsCount(t *testing.T) {
 	require.Len(t, m.gauges, 4)
 	require.NoError(t, s.Shutdown(ctx))
 	require.Empty(t, m.gauges)
+}
+
+// TestMetricsShutdownAtOnce: each gauge goes once, whoever stops the store.
+func TestMetricsShutdownAtOnce(t *testing.T) {
+	m := newMeter()
+	s := start(t, storagemw.Wrap(kit(), storagemw.Metrics), storage.Params{Settings: plugin.Settings{Name: "x", Meter: m}})
+	require.NotEmpty(t, m.gauges)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { assert.NoError(t, s.Shutdown(t.Context())) })
+	}
+	wg.Wait()
+	require.Empty(t, m.gauges)
+	require.Equal(t, 4, m.dropped)
 }
 
 func TestMetricsAllocateNothing(t *testing.T) {
