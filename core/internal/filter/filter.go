@@ -114,5 +114,6 @@ func CheckType(expressionType string) error {
 	if expressionType == "" || strings.EqualFold(expressionType, "TAG") {
 		return nil
 	}
-	return &api.Error{ID: api.SystemError, Text: fmt.Sprintf("The broker does not support consumer to filter message by %s", expressionType)}
+	// A clone, so that callers with bytes need not allocate a string for each check.
+	return &api.Error{ID: api.SystemError, Text: fmt.Sprintf("The broker does not support consumer to filter message by %s", strings.Clone(expressionType))}
 }

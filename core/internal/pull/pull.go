@@ -45,6 +45,7 @@ type task struct {
 	frags   [][]byte
 	units   []message.Unit
 	hdr     []byte
+	out     []command.Frame // of one: a frame passed by itself is allocated by each Send
 }
 
 // New makes the behaviour and registers it.
@@ -69,7 +70,8 @@ func (p *Pull) get() *task { return p.pool.Get().(*task) }
 func (p *Pull) put(t *task) {
 	t.chunk.Reset()
 	clear(t.frags)
-	*t = task{chunk: t.chunk, frags: t.frags[:0], units: t.units[:0], hdr: t.hdr[:0]}
+	clear(t.out)
+	*t = task{chunk: t.chunk, frags: t.frags[:0], units: t.units[:0], hdr: t.hdr[:0], out: t.out[:0]}
 	p.pool.Put(t)
 }
 
@@ -295,7 +297,8 @@ func (p *Pull) answer(t *task) {
 	h.Append(&w)
 	t.hdr = w.End(size)
 	// A peer that is gone or too slow loses its answer and pulls again.
-	_ = t.ticket.Conn.Peer.Send(command.Frame{Header: t.hdr, Bodies: t.frags})
+	t.out = append(t.out[:0], command.Frame{Header: t.hdr, Bodies: t.frags})
+	_ = t.ticket.Conn.Peer.Send(t.out...)
 }
 
 // next is where the client goes on.

@@ -1,0 +1,5 @@
+//go:build !race
+
+package pull_test
+
+const raceEnabled = false
