@@ -182,9 +182,11 @@ func (b *Broker) PutTopic(ctx context.Context, t api.Topic) error {
 // Topics implements api.Broker.
 func (b *Broker) Topics(context.Context) ([]api.Topic, error) {
 	all, _ := b.k.Topics.All()
+	cfg := b.k.Config()
+	own := map[string]bool{cfg.ClusterName: true, cfg.BrokerName: true, cfg.ClusterName + message.ReplyTopicSuffix: true}
 	out := make([]api.Topic, 0, len(all))
 	for _, t := range all {
-		if t.System || strings.HasPrefix(t.Config.TopicName, message.RetryPrefix) || strings.HasPrefix(t.Config.TopicName, message.DLQPrefix) {
+		if t.System || own[t.Config.TopicName] || strings.HasPrefix(t.Config.TopicName, message.RetryPrefix) || strings.HasPrefix(t.Config.TopicName, message.DLQPrefix) {
 			continue
 		}
 		c := t.Config
