@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/signal"
@@ -31,8 +32,7 @@ An interrupt ends the measurement and prints what was measured until then.`,
 	}
 	c.AddCommand(
 		p.benchRun("produce", "Send messages", bench.Produce, true),
-		p.benchRun("consume", "Pull messages",
-			bench.Consume, false),
+		p.benchRun("consume", "Pull messages", bench.Consume, false),
 		p.benchRun("e2e", "Send and pull at once, latency from end to end", bench.EndToEnd, true),
 		p.benchFloor(),
 	)
@@ -46,6 +46,12 @@ func (p *program) benchRun(name, short string, run func(context.Context, bench.O
 	header, offset := "json", "begin"
 	c := &cobra.Command{
 		Use: name, Short: short, Args: cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			if o.Broker == "" && o.NameServer == "" {
+				return errors.New("say which broker: its address with --broker, or that of a name server with --namesrv")
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch strings.ToLower(header) {
 			case "json":

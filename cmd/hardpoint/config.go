@@ -64,7 +64,7 @@ func (p *program) configCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use: "check FILE", Short: "Check a configuration file, its plugins included",
 		Long: "Reads a file as a start would, without opening anything, and lists everything that is wrong with it and everything\nthat has no effect. The environment is not read. Exit code 1 when a start would refuse the file.",
-		Args: cobra.ExactArgs(1),
+		Args: exactly("FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			v := verdict{File: args[0], Mode: mode.String(), Errors: []finding{}, Warnings: []finding{}}
 			l, err := config.Load(config.Options{Mode: mode.mode, File: args[0]})
@@ -103,11 +103,11 @@ func (p *program) printVerdict(v verdict, asJSON bool) error {
 		for _, f := range v.Warnings {
 			fmt.Fprintf(p.stdout, "warning: %s\n", f.Text)
 		}
-		word := "is fine"
-		if !v.OK {
-			word = "is refused"
+		if v.OK {
+			fmt.Fprintf(p.stdout, "%s is fine as %s: %s\n", v.File, v.Mode, counted(len(v.Warnings), "warning"))
+		} else {
+			fmt.Fprintf(p.stdout, "%s is refused as %s: %s\n", v.File, v.Mode, counted(len(v.Errors), "error"))
 		}
-		fmt.Fprintf(p.stdout, "%s %s as %s: %d errors, %d warnings\n", v.File, word, v.Mode, len(v.Errors), len(v.Warnings))
 	}
 	if !v.OK {
 		return errReported
@@ -141,9 +141,9 @@ func checkPlugins(ctx context.Context, l *config.Loaded) []finding {
 func (p *program) configExplain() *cobra.Command {
 	var out output
 	c := &cobra.Command{
-		Use: "explain KEY", Short: "Explain a configuration key",
-		Long: "Tells what a key does, its values and default, and what RocketMQ does with it. KEY is the key, another spelling of\nit, or its environment variable.",
-		Args: cobra.ExactArgs(1),
+		Use: "explain [KEY]", Short: "Explain a configuration key, or list all",
+		Long: "Tells what a key does, its values and default. KEY is the key, another spelling of it, or its environment variable.\nWithout KEY it lists every known key and whether it has an effect.",
+		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var names []string
 			for _, k := range config.Keys() {
@@ -154,6 +154,9 @@ func (p *program) configExplain() *cobra.Command {
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return p.listKeys(out.json())
+			}
 			k, err := config.Explain(args[0])
 			if err != nil {
 				return err
@@ -167,6 +170,22 @@ func (p *program) configExplain() *cobra.Command {
 	}
 	out.register(c)
 	return c
+}
+
+// listKeys prints every known key.
+func (p *program) listKeys(asJSON bool) error {
+	if asJSON {
+		list := []keyInfo{}
+		for _, k := range config.Keys() {
+			list = append(list, explained(k))
+		}
+		return p.printJSON(list)
+	}
+	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	for _, k := range config.Keys() {
+		fmt.Fprintf(w, "%s\t%s\n", k.Name, k.Status)
+	}
+	return w.Flush()
 }
 
 // keyInfo is a key as --output json prints it.
@@ -233,7 +252,7 @@ func (p *program) configShow() *cobra.Command {
 		},
 	}
 	config.RegisterFlags(c.Flags())
-	c.Flags().BoolVar(&set, "changed", false, "only what is not default")
+	c.Flags().BoolVar(&set, "changed", false, "only what the file, the environment or flags set")
 	out.register(c)
 	mode.register(c)
 	return c

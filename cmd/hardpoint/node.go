@@ -215,18 +215,22 @@ func (a announcement) Start(context.Context) error {
 		args = append(args, "namesrv", s.Address())
 	}
 	if b := a.in.Broker; b != nil {
-		data, err := filepath.Abs(a.n.Config.Node.Data)
-		if err != nil {
-			data = a.n.Config.Node.Data
-		}
 		args = append(args, "broker", b.Address(), "advertised", b.Advertised(), "storage", a.n.Config.Store.Storage,
-			"flush", a.n.Config.Store.FlushDiskType, "data", data)
+			"flush", a.n.Config.Store.FlushDiskType, "data", absolute(a.n.Config.Node.Data), "store", absolute(a.n.Config.Store.RootDir))
 	}
 	if addr := a.in.Admin.Address(); addr != "" {
 		args = append(args, "admin", addr)
 	}
 	a.n.log.Info(fmt.Sprintf("ready in %d ms", took.Milliseconds()), args...)
 	return nil
+}
+
+// absolute is path for a reader who does not know the working directory.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
 }
 
 // Shutdown implements plugin.Component.

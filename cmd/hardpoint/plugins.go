@@ -70,7 +70,7 @@ func (p *program) pluginServe() *cobra.Command {
 	return &cobra.Command{
 		Use: "serve KIND NAME", Short: "Serve a plugin to a broker that started this process",
 		Long: "Serves one of the plugins of this program to the process that started it. A broker starts it by itself with\n--storage-process or process: true in the plugin's configuration. KIND is storage.",
-		Args: cobra.ExactArgs(2),
+		Args: exactly("KIND", "NAME"),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			var words []string
 			switch len(args) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -113,6 +114,24 @@ func markFailures(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		markFailures(sub)
 	}
+}
+
+// exactly asks for the named arguments and no others.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return fmt.Errorf("needs exactly %s; there are %s", strings.Join(names, " and "), counted(len(args), "argument"))
+		}
+		return nil
+	}
+}
+
+// counted is a number with its noun.
+func counted(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // output is the flag --output of a command that prints data.
