@@ -125,11 +125,11 @@ fuzz: ## every fuzz target for FUZZ_TIME
 verify: lint test cross apidiff conformance ## all gates
 
 # The rounds that take hours on a small machine: 200 kill -9 rounds a store, long
-# metamorphic and soak runs, each fuzz target. HARDPOINT_LONG is read by the tests.
+# metamorphic and soak runs, each fuzz target. HARDPOINT_TEST_LONG is read by the tests.
 .PHONY: verify-long
 verify-long: verify ## all gates and everything slow
-	HARDPOINT_LONG=1 $(GO) test -count=1 -p 1 -timeout 4h ./...
-	if [ -f test/go.mod ]; then cd test && HARDPOINT_LONG=1 $(GO) test -count=1 -p 1 -timeout 4h ./...; fi
+	HARDPOINT_TEST_LONG=1 HARDPOINT_TEST_ROUNDS=50 $(GO) test -count=1 -p 1 -timeout 4h ./...
+	if [ -f test/go.mod ]; then cd test && HARDPOINT_TEST_LONG=1 $(GO) test -count=1 -p 1 -timeout 4h ./...; fi
 	$(MAKE) fuzz
 	$(MAKE) interop
 

@@ -26,14 +26,14 @@ func rounds() int {
 func seed(t *testing.T) *rand.Rand {
 	t.Helper()
 	s := uint64(time.Now().UnixNano())
-	if v := os.Getenv("HARDPOINT_CRASH_SEED"); v != "" {
+	if v := os.Getenv("HARDPOINT_TEST_CRASH_SEED"); v != "" {
 		n, err := strconv.ParseUint(v, 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s = n
 	}
-	t.Logf("HARDPOINT_CRASH_SEED=%d", s)
+	t.Logf("HARDPOINT_TEST_CRASH_SEED=%d", s)
 	return rand.New(rand.NewPCG(s, 27))
 }
 

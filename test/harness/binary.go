@@ -10,7 +10,7 @@ import (
 )
 
 // Long tells whether the long form of the tests was asked for (make verify-long).
-func Long() bool { return os.Getenv("HARDPOINT_LONG") != "" }
+func Long() bool { return os.Getenv("HARDPOINT_TEST_LONG") != "" }
 
 var (
 	buildMu   sync.Mutex

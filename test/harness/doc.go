@@ -7,5 +7,5 @@
 //
 // Environment: HARDPOINT_TEST_BINARY names a binary that is used as it is;
 // HARDPOINT_TEST_NORACE builds the binary without the race detector;
-// HARDPOINT_LONG asks for the long form of tests.
+// HARDPOINT_TEST_LONG asks for the long form of tests.
 package harness

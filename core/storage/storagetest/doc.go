@@ -17,8 +17,8 @@
 // raw_log, key_index, retention and model.
 //
 // The model run does random operations on the store and on a simple model in
-// memory and compares them. It prints its seed; HARDPOINT_SEED repeats one,
-// HARDPOINT_ROUNDS asks for more rounds (default 3).
+// memory and compares them. It prints its seed; HARDPOINT_TEST_SEED repeats one,
+// HARDPOINT_TEST_ROUNDS asks for more rounds (default 3).
 //
 // The suite poisons what a store may not keep: the bytes of a batch after
 // Append returned, its units and keys after Free.

@@ -126,7 +126,7 @@ func needsRawLog(t *testing.T, h Harness) {
 // rounds is how often random runs repeat.
 func rounds(t *testing.T) int {
 	t.Helper()
-	return int(envInt(t, "HARDPOINT_ROUNDS", 3))
+	return int(envInt(t, "HARDPOINT_TEST_ROUNDS", 3))
 }
 
 // envInt reads a number from the environment.

@@ -17,7 +17,7 @@ var modelCases = []testCase{
 
 // metamorphic does random operations and compares with the model.
 func metamorphic(t *testing.T, h Harness, mode storage.PublishMode) {
-	seed := envInt(t, "HARDPOINT_SEED", 0)
+	seed := envInt(t, "HARDPOINT_TEST_SEED", 0)
 	n := rounds(t)
 	if seed != 0 {
 		n = 1
@@ -27,7 +27,7 @@ func metamorphic(t *testing.T, h Harness, mode storage.PublishMode) {
 	for i := range n {
 		s := seed + int64(i)
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			t.Logf("repeat with HARDPOINT_SEED=%d", s)
+			t.Logf("repeat with HARDPOINT_TEST_SEED=%d", s)
 			rnd := rand.New(rand.NewPCG(uint64(s), 0))
 			h := h
 			if h.Segment == 0 {
