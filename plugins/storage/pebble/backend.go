@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storekit"
 )
@@ -18,10 +20,11 @@ var _ storekit.KV = (*backend)(nil)
 
 // backend is Pebble as a storekit.KV.
 type backend struct {
-	dir string
-	cfg *Config
-	log *slog.Logger
-	fs  func() vfs.FS
+	dir   string
+	cfg   *Config
+	log   *slog.Logger
+	clock plugin.Clock
+	fs    func() vfs.FS
 
 	db    *pebble.DB
 	cache *pebble.Cache
@@ -33,13 +36,15 @@ type backend struct {
 	abandoned bool
 }
 
-// Open implements storekit.KV.
-func (b *backend) Open(context.Context) error {
+// Open implements storekit.KV. It waits a while for the lock, bounded by ctx.
+func (b *backend) Open(ctx context.Context) error {
 	b.files = newDeferFS(b.fs())
 	b.space = space{fs: b.files, dir: b.dir, reserve: b.cfg.ReserveBytes}
 	b.cache = pebble.NewCache(b.cfg.CacheBytes)
 	db, err := pebble.Open(b.dir, &pebble.Options{
-		FS:                          b.files,
+		FS: &lockFS{FS: b.files, lock: func(name string) (io.Closer, error) {
+			return waitLock(ctx, b.files, name, b.clock, b.log)
+		}},
 		Cache:                       b.cache,
 		MemTableSize:                uint64(b.cfg.MemTableBytes),
 		MemTableStopWritesThreshold: 4,

@@ -26,4 +26,7 @@
 // their own, go on and the store recovers when there is space again. When Pebble
 // itself cannot go on in the background (its MANIFEST cannot be written) the
 // process ends with a panic that says so: what was acknowledged is on disk.
+//
+// Start waits up to 5 s for the lock of the directory: a process that was killed
+// holds it until the system has taken it down.
 package pebble

@@ -15,7 +15,7 @@ const Name = "pebble"
 
 // NewFactory makes the plugin's factory.
 func NewFactory() storage.Factory {
-	return NewFactoryOn(func() vfs.FS { return vfs.Default })
+	return NewFactoryOn(func() vfs.FS { return osFS{vfs.Default} })
 }
 
 // NewFactoryOn is for tests on another file system; fs is asked at each Start.
@@ -23,7 +23,7 @@ func NewFactoryOn(fs func() vfs.FS) storage.Factory {
 	return storage.NewFactory(Name, describe, NewDefaultConfig,
 		func(_ context.Context, p storage.Params, cfg *Config) (*storekit.Store, error) {
 			p.Settings = p.WithDefaults()
-			return storekit.FromKV(p, &backend{dir: p.Dir, cfg: cfg, log: p.Logger, fs: fs}, storekit.Options{Survives: storage.SurvivesProcessDeath}), nil
+			return storekit.FromKV(p, &backend{dir: p.Dir, cfg: cfg, log: p.Logger, clock: p.Clock, fs: fs}, storekit.Options{Survives: storage.SurvivesProcessDeath}), nil
 		})
 }
 

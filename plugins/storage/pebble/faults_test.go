@@ -2,7 +2,9 @@ package pebble_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	hpvfs "github.com/hardpointmq/hardpoint/core/vfs"
 	"github.com/hardpointmq/hardpoint/plugins/storage/pebble"
 )
 
@@ -186,7 +189,7 @@ func TestFull(t *testing.T) {
 func TestDisk(t *testing.T) {
 	dir := t.TempDir()
 	build := func() storage.Store {
-		s, err := pebble.NewFactory().Build(t.Context(), storage.Params{Settings: plugin.Settings{Dir: dir}, Segment: 1 << 20}, plugin.Raw(small))
+		s, err := pebble.NewFactory().Build(t.Context(), storage.Params{Settings: plugin.Settings{Dir: dir, Clock: &hastyClock{}}, Segment: 1 << 20}, plugin.Raw(small))
 		require.NoError(t, err)
 		return s
 	}
@@ -194,7 +197,10 @@ func TestDisk(t *testing.T) {
 		r := &rig{t: t, w: storagetest.NewWriter(message.IndexRules{}), store: build()}
 		require.NoError(t, r.store.Start(t.Context()))
 		require.Equal(t, 20*round, r.max())
-		require.Error(t, build().Start(t.Context()), "a second opener")
+		err := build().Start(t.Context())
+		require.ErrorIs(t, err, hpvfs.ErrLocked, "a second opener")
+		require.ErrorContains(t, err, dir)
+		require.ErrorContains(t, err, fmt.Sprintf("pid %d", os.Getpid()))
 		r.seq = storagetest.OpenSequencer(t, r.store, nil, 1)
 		for range 20 {
 			require.NoError(t, r.append(50_000))
