@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/storage"
 )
 
 // eachQueueFile changes every file of a queue while no store is open.
@@ -103,5 +104,47 @@ func TestQueuesThatDoNotDescribeTheLog(t *testing.T) {
 				r.verify()
 			})
 		}
+	}
+}
+
+// TestUnitsThatPointNowhere hurts an old file of a queue, which no start looks
+// at: a reader passes what cannot be and gets everything after it.
+func TestUnitsThatPointNowhere(t *testing.T) {
+	for name, u := range map[string]unit{
+		"behind the log": {1 << 40, 300, 0},
+		"no size":        {0, 1 << 30, 0},
+		"no record":      {17, 300, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := filled(t, 300)
+			r.stop()
+			const hurt = 3
+			first := true
+			r.eachQueueFile(queueN(1), func(path string) {
+				if first {
+					r.rewrite(path, func(b []byte) {
+						for k := range hurt {
+							encodeUnit(b[(k+1)*unitSize:], u.at, u.size, u.tags)
+						}
+					})
+				}
+				first = false
+			})
+			r.start()
+			var c storage.Chunk
+			defer c.Release()
+			got := map[int64]bool{}
+			end := int64(1)
+			for next, rounds := int64(0), 0; next < end; rounds++ {
+				require.Less(t, rounds, 1000, "the reader is stuck at offset %d", next)
+				require.NoError(t, r.s.Read(t.Context(), storage.ReadRequest{Queue: queueN(1), Offset: next, Hot: storage.Limit{Count: 1}}, &c))
+				for i := range c.Units {
+					got[c.Units[i].Offset] = true
+				}
+				next, end = c.Next, c.Max
+			}
+			require.Len(t, got, int(end)-hurt)
+			require.NotEmpty(t, r.s.State().Damaged)
+		})
 	}
 }

@@ -231,6 +231,12 @@ units:
 			}
 			more, err := g.record(u, c.Next, r)
 			if errors.Is(err, errGone) {
+				if s.outside(u.at) {
+					s.damaged(u.at, 1, nil, "the ConsumeQueue of "+q.key.String()+" points outside the log")
+					c.Skipped++
+					c.Next++
+					continue
+				}
 				gone = true
 				if int64(u.at) >= s.marks.first.Load() {
 					break units // being cut or expired now: the same offset again
@@ -265,6 +271,16 @@ units:
 		c.Release()
 	}
 	return nil
+}
+
+// outside tells a unit that points where the log never was, as in a damaged
+// file, from one whose record is being cut: a reader must get past it.
+func (s *Store) outside(at message.Position) bool {
+	if s.marks.pubSeq.Load()&1 != 0 { // a cut is under way
+		return false
+	}
+	last := s.list.Load().last()
+	return at < 0 || last == nil || int64(at) >= last.base+last.size
 }
 
 // errGone: the record has been expired or is being cut.
