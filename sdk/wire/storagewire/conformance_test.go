@@ -5,6 +5,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/plugins/storage/commitlog"
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 	"github.com/hardpointmq/hardpoint/plugins/storage/pebble"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
@@ -12,7 +13,7 @@ import (
 
 // TestConformance runs the suite over the wire, both halves in this process.
 func TestConformance(t *testing.T) {
-	p := newPair(t, memory.NewFactory(), pebble.NewFactory())
+	p := newPair(t, memory.NewFactory(), pebble.NewFactory(), commitlog.NewFactory())
 	storagetest.Run(t, storagetest.Harness{
 		Factory: storagewire.NewFactory(memory.Name, p), Form: storagetest.Wire,
 		Lacks: storagetest.Lacks{ProcessDeath: true, Reopen: true},
@@ -20,6 +21,10 @@ func TestConformance(t *testing.T) {
 	storagetest.Run(t, storagetest.Harness{
 		Factory: storagewire.NewFactory(pebble.Name, p), Form: storagetest.Wire,
 		Config: plugin.Raw(`{"cacheBytes": 1048576, "memTableBytes": 1048576}`),
+	})
+	storagetest.Run(t, storagetest.Harness{
+		Factory: storagewire.NewFactory(commitlog.NewFactory().Name(), p), Form: storagetest.Wire,
+		Config: plugin.Raw(`{"mappedFileSizeConsumeQueue": 4000, "maxHashSlotNum": 500, "maxIndexNum": 1000}`),
 	})
 }
 

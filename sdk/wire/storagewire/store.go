@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -43,10 +44,13 @@ type store struct {
 
 	life  sync.Mutex // Start and Shutdown
 	phase atomic.Int32
-	proc  Process
-	id    uint64
-	last  atomic.Uint64 // id of a call
-	tasks struct {
+	down  chan struct{} // closed when it is shut down; nil before Shutdown
+	// downErr is how that went; written before down is closed.
+	downErr error
+	proc    Process
+	id      uint64
+	last    atomic.Uint64 // id of a call
+	tasks   struct {
 		sync.Mutex
 		closed bool
 		sync.WaitGroup
@@ -201,17 +205,53 @@ func (s *store) disconnect() {
 }
 
 // Shutdown implements plugin.Component. The process ends with its last store.
+// When ctx ends first, the store still shuts down, and a second Shutdown waits
+// for it.
 func (s *store) Shutdown(ctx context.Context) error {
 	s.life.Lock()
-	defer s.life.Unlock()
-	if !s.phase.CompareAndSwap(phaseRunning, phaseStopped) {
-		s.phase.Store(phaseStopped)
+	if s.phase.CompareAndSwap(phaseRunning, phaseStopped) {
+		s.down = make(chan struct{})
+		go func() {
+			defer close(s.down)
+			s.downErr = s.shutdown(ctx)
+		}()
+	}
+	s.phase.Store(phaseStopped)
+	down := s.down
+	s.life.Unlock()
+	if down == nil {
 		return nil
 	}
+	select {
+	case <-down:
+		return s.downErr
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// lastMoment is what a process gets to close a store after the context of
+// Shutdown has ended; then its connections are cut.
+const lastMoment = 10 * time.Second
+
+func (s *store) shutdown(ctx context.Context) error {
+	// Not with ctx itself: the process would never hear of the call, keep the
+	// store open and locked, and serve other stores for as long as it likes.
+	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		t := s.p.Clock.NewTimer(lastMoment)
+		defer t.Stop()
+		select {
+		case <-t.C():
+			cancel()
+		case <-call.Done():
+		}
+	})()
 	var err error
 	if s.cause.Load() == nil {
-		r, rpc := s.proc.Control().Shutdown(ctx, &storagepb.ShutdownRequest{Instance: s.id})
-		err = fromRPC(ctx, rpc, r.GetFailure())
+		r, rpc := s.proc.Control().Shutdown(call, &storagepb.ShutdownRequest{Instance: s.id})
+		err = fromRPC(call, rpc, r.GetFailure())
 	}
 	s.disconnect()
 	s.wake()
