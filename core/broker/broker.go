@@ -188,6 +188,7 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 		b.loaded = p.Loaded
 		k.Update = b.update
 	}
+	k.Announce = b.announce
 	k.Hooks.OnPublished(b.wait.published)
 	k.Hooks.OnTopicChanged(b.topicChanged)
 	b.gate = newGate(k)
@@ -262,6 +263,9 @@ func (b *Broker) start(ctx context.Context) error {
 	b.k.SetAdvertise(adv.IP)
 	b.p.Logger.Info("advertising this broker", "broker", cfg.Broker.Name, "address", adv.Addr, "listen", b.address, "because", adv.Reason)
 
+	if err := claim(b.p.FS, cfg.Store.RootDir, cfg.Store.Storage); err != nil {
+		return err
+	}
 	if err := b.run(ctx, "store "+cfg.Store.Storage, 4, b.store); err != nil {
 		return err
 	}
@@ -391,7 +395,6 @@ func (b *Broker) register(ctx context.Context, address string) error {
 		return err
 	}
 	b.reg.Store(reg)
-	b.k.Announce = func(ctx context.Context) { _ = reg.Sync(ctx) } // in time or not, they will know
 	if err := b.run(ctx, "registration", 1, reg); err != nil || b.p.NameServers == nil {
 		return err
 	}
@@ -419,6 +422,14 @@ func haAddress(address, host string) string {
 	}
 	n, _ := strconv.Atoi(port)
 	return net.JoinHostPort(h, strconv.Itoa(n+1))
+}
+
+// announce waits until the name servers know all topics. In time or not, they
+// will know. Clients may ask before the registrar is made.
+func (b *Broker) announce(ctx context.Context) {
+	if reg := b.reg.Load(); reg != nil {
+		_ = reg.Sync(ctx)
+	}
 }
 
 // topicChanged registers anew, so that clients find the topic at once.
