@@ -35,6 +35,13 @@ func NewFactory() transport.Factory {
 	}, NewDefaultConfig, New)
 }
 
+var (
+	_ transport.Transport = (*Transport)(nil)
+	_ transport.Dialer    = (*Transport)(nil)
+	_ transport.Listener  = (*listener)(nil)
+	_ transport.Peer      = (*peer)(nil)
+)
+
 // Transport is RocketMQ's protocol over TCP. It implements
 // [transport.Transport] and [transport.Dialer].
 type Transport struct {
