@@ -16,7 +16,7 @@ TEST_FLAGS ?= -p 2 -timeout 10m
 BENCH ?= .
 BENCH_TIME ?= 1s
 FUZZ_TIME ?= 30s
-MODEL_ROUNDS ?= 100
+MODEL_ROUNDS ?= 50
 
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
@@ -126,11 +126,11 @@ fuzz: ## every fuzz target for FUZZ_TIME
 verify: lint test cross apidiff conformance ## all gates
 
 # The rounds that take hours on a small machine: 200 kill -9 rounds a store
-# (HARDPOINT_LONG), long random runs of every store against the model
-# (HARDPOINT_ROUNDS), each fuzz target, the whole of interop.
+# (HARDPOINT_TEST_LONG), long random runs of every store against the model
+# (HARDPOINT_TEST_ROUNDS), each fuzz target, the whole of interop.
 .PHONY: verify-long
 verify-long: verify ## all gates and everything slow
-	HARDPOINT_TEST_LONG=1 HARDPOINT_TEST_ROUNDS=50 $(GO) test -count=1 -p 1 -timeout 4h ./...
+	HARDPOINT_TEST_ROUNDS=$(MODEL_ROUNDS) $(GO) test -count=1 -p 1 -timeout 4h ./...
 	if [ -f test/go.mod ]; then cd test && HARDPOINT_TEST_LONG=1 $(GO) test -count=1 -p 1 -timeout 4h ./...; fi
 	$(MAKE) fuzz
 	$(MAKE) interop
