@@ -221,7 +221,7 @@ func (a announcement) Start(context.Context) error {
 	if addr := a.in.Admin.Address(); addr != "" {
 		args = append(args, "admin", addr)
 	}
-	a.n.log.Info(fmt.Sprintf("ready in %d ms", took.Milliseconds()), args...)
+	a.n.log.Info(fmt.Sprintf("ready in %d ms", took.Milliseconds()), args...) //nolint:sloglint // people read this line
 	return nil
 }
 

@@ -3,6 +3,13 @@ package config
 func ignoredStoreKeys() []Key {
 	const g = GroupStore
 	return join(
+		// RocketMQ has no such keys, but many files that are passed on do.
+		without(g, Broker, "the path follows from storePathRootDir, as it does in RocketMQ, which passes over this key in silence",
+			row{"storePathConsumeQueue", Path, "", "Where ConsumeQueues would lie."},
+			row{"storePathIndex", Path, "", "Where index files would lie."},
+			row{"storeCheckpoint", Path, "", "Where the checkpoint file would lie."},
+			row{"abortFile", Path, "", "Where the abort file would lie."},
+		),
 		without(g, Broker, ownFlush,
 			row{"putMessageTimeout", Duration, "8000", "How long a send may take in the store."},
 			row{"flushCommitLogTimed", Bool, "true", "Flushes the log by time."},

@@ -3,10 +3,8 @@
 package admin
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
@@ -16,10 +14,6 @@ import (
 
 // maxQueues bounds the queues of a topic: each is a file that stays open.
 const maxQueues = 8192
-
-// announceWait bounds how long the answer about a new topic waits for name
-// servers.
-const announceWait = time.Second
 
 // Admin is the behaviour.
 type Admin struct{ k *kernel.Kernel }
@@ -59,12 +53,7 @@ func (a *Admin) createTopic(r *kernel.Request) {
 		r.Fail(err)
 		return
 	}
-	if a.k.Announce != nil {
-		// Whoever created a topic asks for its route next.
-		short, cancel := context.WithTimeout(ctx, announceWait)
-		defer cancel()
-		a.k.Announce(short)
-	}
+	a.k.TellNameServers()
 	r.OK()
 }
 

@@ -55,6 +55,24 @@ type KV struct{ *storekit.MemKV }
 // Close keeps everything.
 func (KV) Close() error { return nil }
 
+// Copy makes another one with the same content, as it is at this moment.
+func (k KV) Copy(tb testing.TB) KV {
+	tb.Helper()
+	var ops []storekit.Op
+	err := k.Scan(nil, bytes.Repeat([]byte{0xFF}, 64), false, func(k, v []byte) bool {
+		ops = append(ops, storekit.Op{Key: bytes.Clone(k), Value: bytes.Clone(v)})
+		return true
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	kv := KV{&storekit.MemKV{}}
+	if err := kv.Apply(ops, true); err != nil {
+		tb.Fatal(err)
+	}
+	return kv
+}
+
 // NewDisk makes an empty one.
 func NewDisk() *Disk { return &Disk{KV: KV{&storekit.MemKV{}}, FS: vfstest.NewCrash(1)} }
 
@@ -250,7 +268,7 @@ func (e *Engine) Stop() {
 // engine. Only what was synced of its files is kept.
 func (e *Engine) Kill(keep vfstest.Keep) *Disk {
 	e.tb.Helper()
-	kv := e.copyKV()
+	kv := e.Disk.KV.Copy(e.tb)
 	var fs vfs.FS
 	switch f := e.Disk.FS.(type) {
 	case *vfstest.Crash:
@@ -260,22 +278,6 @@ func (e *Engine) Kill(keep vfstest.Keep) *Disk {
 	}
 	e.Stop()
 	return &Disk{KV: kv, FS: fs}
-}
-
-func (e *Engine) copyKV() KV {
-	var ops []storekit.Op
-	err := e.Disk.KV.Scan(nil, bytes.Repeat([]byte{0xFF}, 64), false, func(k, v []byte) bool {
-		ops = append(ops, storekit.Op{Key: bytes.Clone(k), Value: bytes.Clone(v)})
-		return true
-	})
-	if err != nil {
-		e.tb.Fatal(err)
-	}
-	kv := KV{&storekit.MemKV{}}
-	if err := kv.Apply(ops, true); err != nil {
-		e.tb.Fatal(err)
-	}
-	return kv
 }
 
 // Again starts an engine with the same options on another disk; nil: the same

@@ -219,6 +219,21 @@ func (k *Kernel) Waiting() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(k.base, maxWait)
 }
 
+// announceWait bounds how long the answer about a new topic waits for name
+// servers.
+const announceWait = time.Second
+
+// TellNameServers waits a little until name servers know a new topic: whoever
+// created it asks for its route next.
+func (k *Kernel) TellNameServers() {
+	if k.Announce == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(k.base, announceWait)
+	defer cancel()
+	k.Announce(ctx)
+}
+
 // Release ends all Waiting contexts: the broker stops, and a log that hangs must
 // not hang the stop.
 func (k *Kernel) Release() { k.cancel() }

@@ -90,7 +90,7 @@ func (s *session) register(h *command.Header, body []byte, r *reply) error {
 		return err
 	}
 	var err error
-	if reg.body, err = command.DecodeRegisterBody(&reg.RegisterBrokerRequest, h.Version, body); err != nil {
+	if reg.body, err = s.server.decode(&reg.RegisterBrokerRequest, h.Version, body); err != nil {
 		s.server.table.log.Warn("registration refused", "broker", reg.BrokerName, "address", reg.BrokerAddr, "error", err)
 		if errors.Is(err, command.ErrBodyCRC) {
 			return command.ErrBodyCRC // the remark of RocketMQ, nothing else
@@ -107,6 +107,15 @@ func (s *session) register(h *command.Header, body []byte, r *reply) error {
 		r.body, err = command.EncodeBody(command.KVTable{Table: m})
 	}
 	return err
+}
+
+// decode waits while as many large registrations as may be are being decoded.
+func (s *Server) decode(req *command.RegisterBrokerRequest, version int32, body []byte) (*command.RegisterBrokerBody, error) {
+	if req.Compressed || len(body) >= largeBody {
+		s.large <- struct{}{}
+		defer func() { <-s.large }()
+	}
+	return command.DecodeRegisterBody(req, version, body)
 }
 
 // checkBroker refuses what would reach clients as a route that they cannot use.

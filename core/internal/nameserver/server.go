@@ -32,6 +32,9 @@ type Server struct {
 	kv    *kvStore
 
 	brokers atomic.Int64 // sessions that registered one
+	// large is a place for each large registration that may be decoded at a
+	// time: a compressed one needs many times the memory of its frame.
+	large   chan struct{}
 	queries plugin.Counter
 	unknown plugin.Counter
 
@@ -43,6 +46,11 @@ type Server struct {
 
 var _ plugin.Component = (*Server)(nil)
 
+const (
+	largeBody = 256 << 10 // bytes of a registration from which on it is large, compressed ones always
+	maxLarge  = 2
+)
+
 // New makes a server; it starts nothing and reads nothing.
 func New(p Params) (*Server, error) {
 	if err := p.Config.Validate(); err != nil {
@@ -50,7 +58,7 @@ func New(p Params) (*Server, error) {
 	}
 	set := p.Settings.WithDefaults()
 	s := &Server{
-		cfg: p.Config, clock: set.Clock, meter: set.Meter, kv: newKV(p.FS, set.Dir),
+		cfg: p.Config, clock: set.Clock, meter: set.Meter, kv: newKV(p.FS, set.Dir), large: make(chan struct{}, maxLarge),
 		queries: set.Meter.Counter("nameserver_route_queries_total", "Route queries."),
 		unknown: set.Meter.Counter("nameserver_route_misses_total", "Route queries for topics that nobody registered."),
 	}

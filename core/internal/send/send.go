@@ -259,6 +259,9 @@ func (s *Send) topicOf(r *command.SendRequest) (*kernel.Topic, error) {
 			t, err = k.Topics.Ensure(ctx, kernel.DerivedTopic(name, 1))
 		} else {
 			t, err = k.Topics.AutoCreate(ctx, name, string(r.DefaultTopic), r.DefaultTopicQueueNums, r.UnitMode)
+			if err == nil {
+				k.TellNameServers()
+			}
 		}
 		if err != nil {
 			return nil, err

@@ -131,7 +131,7 @@ func TestMetricsAndFaults(t *testing.T) {
 
 	fail(transportmw.OpSend)
 	require.ErrorIs(t, p.Send(f), injected)
-	_ = <-srv.closed
+	t.Log("closed because of:", <-srv.closed)
 	require.ErrorIs(t, p.Send(f), injected)
 	fail("")
 	require.ErrorIs(t, p.Send(f), transport.ErrClosed)

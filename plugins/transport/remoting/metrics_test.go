@@ -70,7 +70,7 @@ func TestMetrics(t *testing.T) {
 	refused.Close()
 	_, err = c.Write([]byte("garbage!"))
 	require.NoError(t, err)
-	_ = <-s.closed
+	t.Log("closed because of:", <-s.closed)
 	require.NoError(t, tr.Shutdown(t.Context()))
 
 	require.Empty(t, m.gauges)

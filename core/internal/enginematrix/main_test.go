@@ -1,0 +1,220 @@
+package enginematrix_test
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/replication"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
+	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// segment is small, so that logs have several.
+const segment = 64 << 10
+
+// replicators are those that the engine runs under; a nil factory is the
+// scripted one.
+var replicators = []struct {
+	name     string
+	factory  replication.Factory
+	config   plugin.Raw
+	sync     bool // an acknowledged message survives power loss
+	scripted bool
+}{
+	{"solo_async", solo.NewFactory(), nil, false, false},
+	{"solo_sync", solo.NewFactory(), plugin.Raw(`{"flushDiskType": "SYNC_FLUSH"}`), true, false},
+	{"scripted", nil, nil, false, true},
+}
+
+func TestEngine(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			for _, form := range []string{"in_process", "wire"} {
+				t.Run(form, func(t *testing.T) {
+					for _, r := range replicators {
+						t.Run(r.name, func(t *testing.T) {
+							for _, c := range cases {
+								if c.scripted && !r.scripted || c.powerLoss && !(kind.disk && r.sync) {
+									continue
+								}
+								t.Run(c.name, func(t *testing.T) {
+									w := &world{t: t, medium: kind.fresh(), remote: form == "wire", config: kind.config}
+									w.start(enginetest.Options{Replication: r.factory, ReplicationConfig: r.config})
+									c.run(t, w)
+									require.False(t, w.e.HasLog("level=ERROR"), w.e.Log)
+								})
+							}
+						})
+					}
+				})
+			}
+		})
+	}
+}
+
+// world is an engine that can be killed, and what survives it.
+type world struct {
+	t      *testing.T
+	medium medium
+	remote bool
+	config plugin.Raw
+	e      *enginetest.Engine
+	c      *enginetest.Client
+	dead   *atomic.Bool
+
+	mu        sync.Mutex
+	published message.Position
+	changed   chan struct{}
+}
+
+func (w *world) start(o enginetest.Options) {
+	w.t.Helper()
+	o.Segment = segment
+	o.NewStore = w.newStore
+	o.Store = func(_ storage.Params, next storage.Store) storage.Store {
+		w.dead = &atomic.Bool{}
+		return &mortal{storagemw.Base{Store: next}, w.dead}
+	}
+	o.Config = func(c *kernel.Config) {
+		c.MaxMessageSize = segment / 2
+		c.OffsetInterval = 10 * time.Millisecond
+	}
+	o.Prepare = func(e *enginetest.Engine) {
+		w.mu.Lock()
+		w.published, w.changed = 0, make(chan struct{})
+		w.mu.Unlock()
+		e.K.Hooks.OnPublished(func(upTo message.Position, _ []message.Unit) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.published = upTo
+			close(w.changed)
+			w.changed = make(chan struct{})
+		})
+	}
+	w.use(enginetest.Start(w.t, o))
+}
+
+func (w *world) use(e *enginetest.Engine) { w.e, w.c = e, e.Connect(w.t) }
+
+func (w *world) newStore(p storage.Params) storage.Store {
+	w.t.Helper()
+	p.Dir = "/store"
+	f := w.medium.factory()
+	if w.remote {
+		f = storagewire.NewFactory(f.Name(), newProcess(w.t, f))
+	}
+	s, err := f.Build(w.t.Context(), p, w.config)
+	require.NoError(w.t, err)
+	return s
+}
+
+// kill ends broker and store at this moment and starts them again.
+func (w *world) kill(keep vfstest.Keep) {
+	w.t.Helper()
+	w.dead.Store(true)
+	w.medium.crash(w.t, keep)
+	w.use(w.e.Again(w.e.Kill(keep)))
+}
+
+// restart stops and starts them cleanly.
+func (w *world) restart() {
+	w.t.Helper()
+	w.use(w.e.Again(nil))
+}
+
+// logged waits until something more is published than when f was called.
+func (w *world) logged(f func()) {
+	w.t.Helper()
+	before := w.e.Store.State().Published
+	f()
+	for {
+		w.mu.Lock()
+		now, changed := w.published, w.changed
+		w.mu.Unlock()
+		if now > before {
+			return
+		}
+		select {
+		case <-changed:
+		case <-time.After(enginetest.Patience):
+			w.t.Fatalf("nothing is published behind %d", before)
+		}
+	}
+}
+
+func (w *world) topic(name string, queues int32) {
+	w.t.Helper()
+	r := w.c.Do(command.ReqUpdateAndCreateTopic, (&command.CreateTopicRequest{
+		Topic: name, Perm: 6, ReadQueueNums: queues, WriteQueueNums: queues, DefaultTopic: message.AutoCreateTopic, TopicFilterType: "SINGLE_TAG",
+	}).Append, nil)
+	require.Zero(w.t, r.Code, r.Remark)
+}
+
+func (w *world) group(name string) {
+	w.t.Helper()
+	_, err := w.e.K.Groups.Ensure(w.t.Context(), name)
+	require.NoError(w.t, err)
+}
+
+// send sends and gives the position of the record.
+func (w *world) send(m enginetest.Message) message.Position {
+	w.t.Helper()
+	r := w.c.Send(m)
+	require.Zero(w.t, r.Code, r.Remark)
+	_, at, err := message.ParseOffsetID(r.Ext["msgId"])
+	require.NoError(w.t, err)
+	return at
+}
+
+// read pulls everything of a queue, checking that its offsets are dense.
+func (w *world) read(topic string, queue int32) []string {
+	w.t.Helper()
+	out := []string{}
+	for next := int64(0); ; {
+		r := w.c.Pull(enginetest.Pull("reader", topic, queue, next))
+		if r.Code != command.RespSuccess {
+			require.Equal(w.t, command.RespPullNotFound, r.Code, r.Remark)
+			return out
+		}
+		for _, v := range r.Records() {
+			require.Equal(w.t, next, v.QueueOffset)
+			out = append(out, string(v.Body))
+			next++
+		}
+		require.Equal(w.t, next, r.Int("nextBeginOffset"))
+	}
+}
+
+// find asks for the messages of a topic by a key, in any order.
+func (w *world) find(topic, key string, unique bool) []string {
+	w.t.Helper()
+	r := w.c.Do(command.ReqQueryMessage, (&command.QueryMessageRequest{
+		Topic: []byte(topic), Key: []byte(key), MaxNum: 64, EndTimestamp: 1 << 60, UniqueKey: unique,
+	}).Append, nil)
+	out := []string{}
+	if r.Code == command.RespQueryNotFound {
+		return out
+	}
+	require.Zero(w.t, r.Code, r.Remark)
+	for _, v := range r.Records() {
+		out = append(out, string(v.Body))
+	}
+	slices.Sort(out)
+	return out
+}

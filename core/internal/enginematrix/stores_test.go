@@ -1,0 +1,135 @@
+package enginematrix_test
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	pebblefs "github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
+	"github.com/hardpointmq/hardpoint/core/storage/storekit"
+	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/plugins/storage/commitlog"
+	"github.com/hardpointmq/hardpoint/plugins/storage/pebble"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
+)
+
+// medium is what a store's data lie on: what survives a store.
+type medium interface {
+	// factory makes stores on the medium as it is now.
+	factory() storage.Factory
+	// crash ends all that was opened; what was not synced is kept or not.
+	crash(tb testing.TB, keep vfstest.Keep)
+}
+
+// kinds are the stores. Only those with a disk can lose power.
+var kinds = []struct {
+	name   string
+	disk   bool
+	config plugin.Raw
+	fresh  func() medium
+}{
+	{"memory", false, nil, func() medium { return &memory{enginetest.NewDisk().KV} }},
+	{"commitlog", true, plugin.Raw(`{"mappedFileSizeConsumeQueue": 4000, "maxHashSlotNum": 500, "maxIndexNum": 1000}`),
+		func() medium { return &files{vfstest.NewCrash(1)} }},
+	{"pebble", true, plugin.Raw(`{"cacheBytes": 1048576, "memTableBytes": 1048576}`),
+		func() medium { return &tree{pebblefs.NewCrashableMem()} }},
+}
+
+// memory is the store in memory over one that is kept.
+type memory struct{ kv enginetest.KV }
+
+func (m *memory) factory() storage.Factory {
+	type config struct{}
+	return storage.NewFactory("memory",
+		func(config) plugin.Description { return plugin.Description{Version: "1", Facets: storekit.Facets()} },
+		func() config { return config{} },
+		func(_ context.Context, p storage.Params, _ config) (*storekit.Store, error) {
+			return storekit.FromKV(p, m.kv, storekit.Options{}), nil
+		})
+}
+
+func (m *memory) crash(tb testing.TB, _ vfstest.Keep) { m.kv = m.kv.Copy(tb) }
+
+type files struct{ fs *vfstest.Crash }
+
+func (f *files) factory() storage.Factory              { return commitlog.NewFactoryOn(f.fs) }
+func (f *files) crash(_ testing.TB, keep vfstest.Keep) { f.fs = f.fs.Crash(keep) }
+
+type tree struct{ fs *pebblefs.MemFS }
+
+func (t *tree) factory() storage.Factory {
+	fs := t.fs
+	return pebble.NewFactoryOn(func() pebblefs.FS { return fs })
+}
+
+func (t *tree) crash(_ testing.TB, keep vfstest.Keep) {
+	cfg := pebblefs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))}
+	if keep == vfstest.KeepAll {
+		cfg.UnsyncedDataPercent = 100
+	}
+	t.fs = t.fs.CrashClone(cfg)
+}
+
+// process is both halves of the wire in this process, new for each store.
+type process struct{ control storagepb.StorageClient }
+
+func newProcess(tb testing.TB, f storage.Factory) *process {
+	tb.Helper()
+	ln := bufconn.Listen(1 << 16)
+	server, stores := grpc.NewServer(), storagewire.NewServer(nil, f)
+	storagepb.RegisterStorageServer(server, stores)
+	go func() { _ = server.Serve(ln) }()
+	conn, err := grpc.NewClient("passthrough:plugin",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		_ = stores.Close(context.WithoutCancel(tb.Context())) // of stores on a crashed disk, too
+		require.NoError(tb, conn.Close())
+		server.Stop()
+	})
+	return &process{control: storagepb.NewStorageClient(conn)}
+}
+
+func (p *process) Acquire(context.Context, *slog.Logger) (storagewire.Process, error) { return p, nil }
+func (p *process) Control() storagepb.StorageClient                                   { return p.control }
+func (p *process) Cause() error                                                       { return plugin.ErrUnavailable }
+func (p *process) Release(bool)                                                       {}
+
+// mortal is a store whose process ends with a crash: nobody hears what becomes
+// of it afterwards.
+type mortal struct {
+	storagemw.Base
+	dead *atomic.Bool
+}
+
+func (m *mortal) Capabilities() storage.Capabilities { return m.Store.Capabilities() }
+
+func (m *mortal) Sync(ctx context.Context, end message.Position) error {
+	if m.dead.Load() {
+		return nil
+	}
+	return m.Store.Sync(ctx, end)
+}
+
+func (m *mortal) Shutdown(ctx context.Context) error {
+	err := m.Store.Shutdown(ctx)
+	if m.dead.Load() {
+		return nil
+	}
+	return err
+}
