@@ -30,7 +30,8 @@ type Harness struct {
 	// stream, and the part "bytes" is skipped.
 	Bytes func(ctx context.Context, address string) (net.Conn, error)
 	// Lacks names the cases ("idle") that the transport's documentation
-	// exempts it from. They are reported as skipped.
+	// exempts it from, and the facet Dialer where there is none. What needs them
+	// is reported as skipped.
 	Lacks []string
 
 	_ struct{}
@@ -136,8 +137,10 @@ func (h Harness) serve(t *testing.T, lim transport.Limits, change ...func(*recor
 		c(r.server)
 	}
 	r.dialer = r.tr.Capabilities().Dialer
-	if r.dialer == nil {
-		t.Skip("the transport has no Dialer, with which the suite connects")
+	if lacks := slices.Contains(h.Lacks, transport.FacetDialer); lacks != (r.dialer == nil) {
+		t.Fatalf("the transport offers the facet %s: %t; the harness says that it lacks it: %t", transport.FacetDialer, r.dialer != nil, lacks)
+	} else if lacks {
+		t.Skip("named as lacking by the harness: the facet Dialer, with which the suite connects")
 	}
 	l := transport.Listen{Address: h.Address(t), Limits: lim}
 	if h.TLS != nil {
