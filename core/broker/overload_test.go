@@ -137,14 +137,14 @@ func TestOverload(t *testing.T) {
 	require.Zero(t, other.Load())
 }
 
-func startThrottled(t *testing.T, slow *throttle) *broker.Broker {
+func startThrottled(t *testing.T, slow *throttle, flags ...string) *broker.Broker {
 	t.Helper()
 	fs := pflag.NewFlagSet("broker", pflag.ContinueOnError)
 	config.RegisterFlags(fs)
-	require.NoError(t, fs.Parse([]string{
+	require.NoError(t, fs.Parse(append([]string{
 		"--data", t.TempDir(), "--listen", "127.0.0.1:0", "--storage", commitlog.NewFactory().Name(),
 		"--set", "mappedFileSizeCommitLog=67108864",
-	}))
+	}, flags...)))
 	l, err := config.Load(config.Options{Mode: config.Broker, Flags: fs, Hostname: "broker-a"})
 	require.NoError(t, err)
 	plugins, err := wiring.NewPlugins(
