@@ -64,6 +64,31 @@ var leftOut = map[string]string{
 	"recallHandle":  "only of delayed messages that can be recalled",
 }
 
+// Codes that differ from the recorded ones, with the reason: the requests are the
+// first few of each kind, so what came between them is missing here.
+type codes struct{ request, answered, recorded int32 }
+
+const (
+	noHeartbeat = "the heartbeat of that consumer was not recorded"
+	shortLog    = "the recorded queue was longer"
+	noSQL       = "filtering by SQL is not supported yet"
+)
+
+var otherCode = map[codes]string{
+	{command.ReqPullMessage, command.RespSubscriptionNotExist, command.RespSuccess}:              noHeartbeat,
+	{command.ReqPullMessage, command.RespSubscriptionNotExist, command.RespPullNotFound}:         noHeartbeat,
+	{command.ReqPullMessage, command.RespSubscriptionNotExist, command.RespPullRetryImmediately}: noHeartbeat,
+	{command.ReqPullMessage, command.RespSubscriptionNotExist, command.RespFilterDataNotExist}:   noSQL,
+	{command.ReqPullMessage, command.RespSubscriptionNotLatest, command.RespSuccess}:             noHeartbeat,
+	{command.ReqGetConsumerListByGroup, command.RespSystemError, command.RespSuccess}:            noHeartbeat,
+	{command.ReqPullMessage, command.RespPullOffsetMoved, command.RespSuccess}:                   shortLog,
+	{command.ReqLitePullMessage, command.RespPullOffsetMoved, command.RespPullNotFound}:          shortLog,
+	{command.ReqQueryConsumerOffset, command.RespSuccess, command.RespQueryNotFound}:             "an empty queue is answered 0 here, so that what arrives before the group looks again is not skipped",
+	{command.ReqConsumerSendMsgBack, command.RespSubscriptionGroupNotExist, command.RespSuccess}: "the group was made by POP",
+	{command.ReqCheckClientConfig, command.RespSystemError, command.RespSuccess}:                 noSQL,
+	{command.ReqCheckClientConfig, command.RespSystemError, command.RespSubscriptionParseFailed}: noSQL,
+}
+
 // TestRecorded replays the requests and compares the answers: the same code
 // where the same state can be made, and then the same fields.
 func TestRecorded(t *testing.T) {
@@ -137,6 +162,7 @@ func TestRecorded(t *testing.T) {
 			all[code]++
 			r := c.Wait(opaque)
 			if r.Code != want.Code {
+				require.NotEmpty(t, otherCode[codes{code, r.Code, want.Code}], "request %d of %s is answered %d %q, recorded is %d %q", code, requests[i].Label, r.Code, r.Remark, want.Code, want.Remark)
 				differ = append(differ, fmt.Sprintf("%s %d: %d %q, recorded %d %q", requests[i].Label, code, r.Code, r.Remark, want.Code, want.Remark))
 				continue
 			}
