@@ -281,16 +281,16 @@ func catalog(e *enginetest.Engine) map[string]any {
 func testCatalog(t *testing.T, w *world) {
 	for round := range 3 {
 		for i := range 8 {
-			w.topic(fmt.Sprint("T", round, i), int32(i+1))
-			w.group(fmt.Sprint("G", round, i))
+			w.topic(fmt.Sprintf("T%d%d", round, i), int32(i+1))
+			w.group(fmt.Sprintf("G%d%d", round, i))
 		}
-		require.NoError(t, w.e.K.Topics.Remove(t.Context(), fmt.Sprint("T", round, 5)))
-		w.topic(fmt.Sprint("T", round, 6), 16)
+		require.NoError(t, w.e.K.Topics.Remove(t.Context(), fmt.Sprintf("T%d5", round)))
+		w.topic(fmt.Sprintf("T%d6", round), 16)
 		for range 25 {
 			w.send(enginetest.Message{Topic: "T00", Body: strings.Repeat("x", 3000)})
 		}
 		want := catalog(w.e)
-		require.NotContains(t, want, fmt.Sprint("topic T", round, 5))
+		require.NotContains(t, want, fmt.Sprintf("topic T%d5", round))
 		// The files are as the last clean stop left them: there was none.
 		w.dead.Store(true)
 		w.medium.crash(t, vfstest.KeepAll)
@@ -303,20 +303,61 @@ func testCatalog(t *testing.T, w *world) {
 	require.Len(t, w.read("T00", 0), 75)
 }
 
-// Kill under producers: what was acknowledged is there once and in order, what
-// was not may be.
+// Kill under four producers: what was acknowledged is there, once and at its
+// offset, what was not may be; offsets are dense.
 func testKill(t *testing.T, w *world) {
 	w.topic("T", 2)
-	var want [2][]string
+	acked := [2]map[int64]string{{}, {}}
+	var mu sync.Mutex
 	for round := range 4 {
-		for i := range 40 {
-			m := enginetest.Message{Topic: "T", Queue: int32(i % 2), Body: fmt.Sprint(round, "-", i, strings.Repeat(".", 50*i))}
-			w.send(m)
-			want[i%2] = append(want[i%2], m.Body)
+		var wg sync.WaitGroup
+		enough := make(chan struct{})
+		goal := len(acked[0]) + len(acked[1]) + 60
+		dead := w.dead
+		for n := range 4 {
+			c := w.e.Connect(t)
+			wg.Go(func() {
+				for i := 0; ; i++ {
+					q, body := i%2, fmt.Sprint(round, "-", n, "-", i, strings.Repeat(".", i%50*40))
+					m := enginetest.Message{Topic: "T", Queue: int32(q)}
+					f, _ := c.Request(command.ReqSendMessageV2, 0, m.Header(false), []byte(body))
+					if c.FeedFrames(f) != nil {
+						return
+					}
+					got, err := c.Peer.Wait(t.Context(), 1)
+					if err != nil {
+						return
+					}
+					r, err := enginetest.Decode(&got[0])
+					if !assert.NoError(t, err) || dead.Load() || r.Code != 0 {
+						return // an answer after the crash is none
+					}
+					mu.Lock()
+					assert.NotContains(t, acked[q], r.Int("queueOffset"), "two messages at one offset")
+					acked[q][r.Int("queueOffset")] = body
+					if len(acked[0])+len(acked[1]) == goal {
+						close(enough)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		select {
+		case <-enough:
+		case <-time.After(enginetest.Patience):
+			t.Error("the producers do not get on")
 		}
 		w.kill(vfstest.KeepAll)
-		require.Equal(t, want[0], w.read("T", 0))
-		require.Equal(t, want[1], w.read("T", 1))
+		wg.Wait()
+		for q := range acked {
+			got := w.read("T", int32(q))
+			for offset, body := range acked[q] {
+				require.Less(t, offset, int64(len(got)), "acknowledged and lost: %s", body)
+				require.Equal(t, body, got[offset])
+			}
+			slices.Sort(got)
+			require.Len(t, slices.Compact(slices.Clone(got)), len(got), "nothing twice")
+		}
 	}
 }
 
@@ -333,7 +374,7 @@ func testRestart(t *testing.T, w *world) {
 		w.restart()
 		require.Equal(t, want, w.read("T", 0))
 		require.Equal(t, before, catalog(w.e))
-		require.Len(t, w.find("T", fmt.Sprint("k"), false), min(len(want), 64))
+		require.Len(t, w.find("T", "k", false), min(len(want), 64))
 	}
 }
 
@@ -345,7 +386,7 @@ func testPowerLoss(t *testing.T, w *world) {
 	var want []string
 	for round := range 3 {
 		for i := range 40 {
-			m := enginetest.Message{Topic: "T", Body: fmt.Sprint(round, "-", i, strings.Repeat(".", 50*i)), Properties: enginetest.Props("KEYS", fmt.Sprint("k", round, i))}
+			m := enginetest.Message{Topic: "T", Body: fmt.Sprint(round, "-", i, strings.Repeat(".", 50*i)), Properties: enginetest.Props("KEYS", fmt.Sprintf("k%d-%d", round, i))}
 			w.send(m)
 			want = append(want, m.Body)
 		}
@@ -357,7 +398,7 @@ func testPowerLoss(t *testing.T, w *world) {
 		require.Equal(t, want, w.read("T", 0))
 		require.Equal(t, before, catalog(w.e))
 		require.Equal(t, int64(len(want)-1), w.progress("G", "T", 0))
-		require.Len(t, w.find("T", fmt.Sprint("k", round, 33), false), 1)
+		require.Len(t, w.find("T", fmt.Sprintf("k%d-33", round), false), 1)
 	}
 }
 

@@ -108,6 +108,7 @@ func (w *world) start(o enginetest.Options) {
 		})
 	}
 	w.use(enginetest.Start(w.t, o))
+	w.group("reader")
 }
 
 func (w *world) use(e *enginetest.Engine) { w.e, w.c = e, e.Connect(w.t) }
