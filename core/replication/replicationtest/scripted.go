@@ -32,7 +32,7 @@ type Scripted struct {
 	p   replication.Params
 	raw storage.RawLog
 
-	// turn is held while the Sequencer is used. roles and tell make offices and
+	// turn is held while the Sequencer or the log is changed. roles and tell make offices and
 	// outcomes come one at a time. The order is roles, turn, tell, mu.
 	turn, roles, tell sync.Mutex
 	wg                sync.WaitGroup
@@ -256,7 +256,7 @@ func (s *Scripted) put(ctx context.Context, h *heldPending, hold bool) error {
 	if hold {
 		return nil
 	}
-	return s.Publish(ctx, -1)
+	return s.publish(ctx, -1)
 }
 
 // failed ends the office, as a failed Append does, unless nothing was written.
@@ -319,6 +319,13 @@ func (s *Scripted) Release(ctx context.Context) error {
 // Publish publishes the n oldest Pendings held, all with n < 0, and tells Stored
 // for those that were not told before.
 func (s *Scripted) Publish(ctx context.Context, n int) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	return s.publish(ctx, n)
+}
+
+// publish is Publish by the holder of the turn.
+func (s *Scripted) publish(ctx context.Context, n int) error {
 	s.tell.Lock()
 	defer s.tell.Unlock()
 	for _, h := range s.takeHeld(n) {

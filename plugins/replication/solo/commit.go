@@ -69,6 +69,8 @@ func (s *Solo) flushWaiting() error {
 		return err
 	}
 	s.flushes.Observe(s.p.Clock.Now().Sub(began).Seconds())
+	s.turn.Lock() // flushes overlap with appends, publishing does not
+	defer s.turn.Unlock()
 	return s.raw.Publish(ctx, end)
 }
 

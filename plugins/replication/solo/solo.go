@@ -27,7 +27,9 @@ type Solo struct {
 	timeout time.Duration
 	raw     storage.RawLog
 
-	// turn is held during Append, so that Shutdown can wait for the last one.
+	// turn is that of the log: it is held whenever the store appends or
+	// publishes. Shutdown waits for it once, for the last Append. It is taken
+	// before tell.
 	turn sync.Mutex
 	// roles makes calls of OnRole come one at a time.
 	roles sync.Mutex
