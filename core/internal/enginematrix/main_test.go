@@ -89,7 +89,7 @@ func (w *world) start(o enginetest.Options) {
 	o.NewStore = w.newStore
 	o.Store = func(_ storage.Params, next storage.Store) storage.Store {
 		w.dead = &atomic.Bool{}
-		return &mortal{storagemw.Base{Store: next}, w.dead}
+		return &watched{Base: storagemw.Base{Store: next}, tb: w.t, dead: w.dead}
 	}
 	o.Config = func(c *kernel.Config) {
 		c.MaxMessageSize = segment / 2

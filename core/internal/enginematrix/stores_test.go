@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -110,26 +111,64 @@ func (p *process) Control() storagepb.StorageClient                             
 func (p *process) Cause() error                                                       { return plugin.ErrUnavailable }
 func (p *process) Release(bool)                                                       {}
 
-// mortal is a store whose process ends with a crash: nobody hears what becomes
-// of it afterwards.
-type mortal struct {
+// watched is a store whose process ends with a crash: nobody hears what becomes
+// of it afterwards. It tells when the log is changed by two at once, which the
+// contract rules out.
+type watched struct {
 	storagemw.Base
+	tb   testing.TB
 	dead *atomic.Bool
+	turn sync.Mutex
 }
 
-func (m *mortal) Capabilities() storage.Capabilities { return m.Store.Capabilities() }
+// change begins a call that has to have the turn of the log; done ends it.
+func (w *watched) change(call string) (done func()) {
+	if !w.turn.TryLock() {
+		w.tb.Errorf("%s runs into another change of the log", call)
+		w.turn.Lock()
+	}
+	return w.turn.Unlock
+}
 
-func (m *mortal) Sync(ctx context.Context, end message.Position) error {
-	if m.dead.Load() {
+func (w *watched) Capabilities() storage.Capabilities {
+	c := w.Store.Capabilities()
+	if c.RawLog != nil {
+		c.RawLog = &watchedLog{c.RawLog, w}
+	}
+	return c
+}
+
+func (w *watched) Append(ctx context.Context, b *storage.Batch) error {
+	defer w.change("Append")()
+	return w.Store.Append(ctx, b)
+}
+
+func (w *watched) Sync(ctx context.Context, end message.Position) error {
+	if w.dead.Load() {
 		return nil
 	}
-	return m.Store.Sync(ctx, end)
+	return w.Store.Sync(ctx, end)
 }
 
-func (m *mortal) Shutdown(ctx context.Context) error {
-	err := m.Store.Shutdown(ctx)
-	if m.dead.Load() {
+func (w *watched) Shutdown(ctx context.Context) error {
+	err := w.Store.Shutdown(ctx)
+	if w.dead.Load() {
 		return nil
 	}
 	return err
+}
+
+type watchedLog struct {
+	storage.RawLog
+	w *watched
+}
+
+func (l *watchedLog) Publish(ctx context.Context, upTo message.Position) error {
+	defer l.w.change("Publish")()
+	return l.RawLog.Publish(ctx, upTo)
+}
+
+func (l *watchedLog) Truncate(ctx context.Context, at message.Position) error {
+	defer l.w.change("Truncate")()
+	return l.RawLog.Truncate(ctx, at)
 }
