@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -126,16 +127,31 @@ func checkPlugins(ctx context.Context, l *config.Loaded) []finding {
 	}
 	var found []finding
 	cfg := &l.Config
-	note := func(key string, err error) {
+	note := func(kind, name string, err error) {
 		if err != nil {
+			key := faultyKey(l, kind, name, err)
 			src := l.Origin(key)
 			found = append(found, finding{Key: key, Source: src.String(), Text: fmt.Sprintf("%v: %v", src, err)})
 		}
 	}
-	note("storage", describe(ctx, plugins.Storage, cfg, "storage", cfg.Store.Storage))
-	note("replication", describe(ctx, plugins.Replication, cfg, "replication", cfg.Broker.Replication))
-	note("transport", describe(ctx, plugins.Transport, cfg, "transport", "remoting"))
+	note("storage", cfg.Store.Storage, describe(ctx, plugins.Storage, cfg, "storage", cfg.Store.Storage))
+	note("replication", cfg.Broker.Replication, describe(ctx, plugins.Replication, cfg, "replication", cfg.Broker.Replication))
+	note("transport", "remoting", describe(ctx, plugins.Transport, cfg, "transport", "remoting"))
 	return found
+}
+
+// faultyKey is the key whose value a plugin complains about: plugins do not know
+// files and lines, but their errors name the field. Without one it is the key
+// that chose the plugin.
+func faultyKey(l *config.Loaded, kind, name string, err error) string {
+	key := kind
+	for field := range l.Config.Plugins[kind][name] {
+		full := strings.Join([]string{"plugins", kind, name, field}, ".")
+		if strings.Contains(err.Error(), field) && (key == kind || len(full) > len(key)) {
+			key = full // the longest: names contain each other
+		}
+	}
+	return key
 }
 
 func (p *program) configExplain() *cobra.Command {
