@@ -434,8 +434,16 @@ func (q *queue) openFile(f *queueFile) error {
 	return nil
 }
 
+// mapWhole maps the file without read-ahead. Most files have few units and are
+// sparse behind them: a fault that reads ahead, by megabytes on some systems,
+// fills the page cache with zeros and takes milliseconds instead of
+// microseconds, for every queue at start and for each new one.
 func (f *queueFile) mapWhole(h vfs.File, size int64, writable bool) (vfs.Mapping, error) {
-	return h.Map(0, size, writable)
+	m, err := h.Map(0, size, writable)
+	if err == nil {
+		_ = m.Advise(0, size, vfs.AdviceRandom) // only a hint
+	}
+	return m, err
 }
 
 // read copies units from offset k on into b and returns how many: those of one

@@ -5,8 +5,10 @@ import "github.com/hardpointmq/hardpoint/core/message"
 // What the queues say is derived from the log. Where both disagree at start the
 // queues are made again: a record is never given up because of a queue.
 
-// distrust empties queues whose last unit names bytes that this log cannot have,
-// as after a crash of the file system or a restored backup.
+// distrust finds where the queues end, behind the last record that has a unit,
+// and empties those whose last unit names bytes that this log cannot have, as
+// after a crash of the file system or a restored backup. It looks once at each
+// queue: with very many of them every look opens a file.
 func (s *Store) distrust(r *recovery) error {
 	last := r.list.last()
 	first, end := message.Position(r.list[0].base), message.Position(last.base+last.size)
@@ -18,7 +20,11 @@ func (s *Store) distrust(r *recovery) error {
 		if err != nil {
 			return err
 		}
-		if u.blank() || u.at >= 0 && u.at+message.Position(u.size) <= end {
+		if u.blank() {
+			continue
+		}
+		if to := u.at + message.Position(u.size); u.at >= 0 && to <= end {
+			r.units = max(r.units, to)
 			continue
 		}
 		s.p.Logger.Warn("a ConsumeQueue points outside the log; it is made again from the log", "topic", q.key.Topic, "queue", q.key.ID,

@@ -102,16 +102,22 @@ func (ix *queueIndex) loadQueue(key message.Queue, extend bool) error {
 	for i := len(q.files) - 1; i >= 0; i-- {
 		from := q.files[i].base / unitSize
 		lo, hi := from, from+ix.fileSize/unitSize
-		for lo < hi {
-			mid := lo + (hi-lo)/2
-			u, err := q.unit(mid)
+		// Most queues of a broker with very many have few units: steps that
+		// double stay on the first page, halves would touch one each.
+		for step, found := int64(1), false; lo < hi; {
+			at := lo + (hi-lo)/2
+			if !found {
+				at = min(lo+step-1, hi-1)
+				step *= 2
+			}
+			u, err := q.unit(at)
 			if err != nil {
 				return err
 			}
 			if u.at >= 0 && u.size > 0 {
-				lo = mid + 1
+				lo = at + 1
 			} else {
-				hi = mid
+				hi, found = at, true
 			}
 		}
 		if end = lo; lo > from {
@@ -125,21 +131,6 @@ func (ix *queueIndex) loadQueue(key message.Queue, extend bool) error {
 		f.flushed.Store(min(max(end*unitSize-f.base, 0), ix.fileSize))
 	}
 	return nil
-}
-
-// end is behind the last record that has a unit.
-func (ix *queueIndex) end() (message.Position, error) {
-	var end message.Position
-	for _, q := range ix.byKey {
-		u, err := q.lastUnit()
-		if err != nil {
-			return 0, err
-		}
-		if !u.blank() {
-			end = max(end, u.at+message.Position(u.size))
-		}
-	}
-	return end, nil
 }
 
 // cut removes all units of records at or above pos.

@@ -290,13 +290,10 @@ func (s *Store) plan(r *recovery) error {
 	if s.p.Publish == storage.Explicit && !r.foreign {
 		r.limit = max(min(r.limit, message.Position(r.fields.confirm)), first)
 	}
+	if err := s.distrust(r); err != nil {
+		return err
+	}
 	var err error
-	if err = s.distrust(r); err != nil {
-		return err
-	}
-	if r.units, err = s.queues.end(); err != nil {
-		return err
-	}
 	start := r.list.at(max(r.units, first))
 	if start == nil { // units beyond the log
 		start = last
