@@ -110,8 +110,15 @@ conformance: ## the matrix store x form x facet
 	$(GO) run ./internal/conformancematrix
 
 .PHONY: bench
-bench: ## every Go benchmark (BENCH=regexp, BENCH_TIME=1s)
+bench: bench-go bench-send ## every benchmark: in process, and at the client port beside the floor
+
+.PHONY: bench-go
+bench-go: ## every Go benchmark (BENCH=regexp, BENCH_TIME=1s)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCH_TIME) -p 1 -timeout 60m ./...
+
+.PHONY: bench-send
+bench-send: ## sends at the client port: floor, stores in process and as processes (PROTOTYPE=path adds one)
+	test/bench/run
 
 .PHONY: interop-smoke
 interop-smoke: ## the short part of interop, at most six minutes
