@@ -138,7 +138,7 @@ fuzz: ## every fuzz target for FUZZ_TIME
 	done
 
 .PHONY: verify
-verify: lint test cross apidiff conformance ## all gates
+verify: lint test cross apidiff conformance interop-smoke ## all gates
 
 # The rounds that take hours on a small machine: 200 kill -9 rounds a store
 # (HARDPOINT_TEST_LONG), long random runs of every store against the model
