@@ -73,7 +73,7 @@ func (c *Conn) Arrived(in []command.Frame) {
 		}
 		if err != nil {
 			// No answer is possible: the opaque is unknown.
-			c.k.Log.Warn("closing a connection that sent a malformed header", "peer", c.Peer.Remote(), "error", err)
+			c.k.malformedHeader(c, err)
 			c.flush(&sends)
 			_ = c.Peer.Close()
 			return
@@ -90,6 +90,16 @@ func (c *Conn) Arrived(in []command.Frame) {
 		}
 	}
 	c.flush(&sends)
+}
+
+// malformedHeader logs at most once a second: whoever scans the port must not
+// fill the disk.
+func (k *Kernel) malformedHeader(c *Conn, err error) {
+	k.malformed.Add(1)
+	now, last := k.Clock.Now().Unix(), k.malformedAt.Load()
+	if now != last && k.malformedAt.CompareAndSwap(last, now) {
+		k.Log.Warn("closing a connection that sent a malformed header", "peer", c.Peer.Remote(), "error", err, "such_since_last_said", k.malformed.Swap(0))
+	}
 }
 
 // flush hands over collected sends before anything else of the connection is

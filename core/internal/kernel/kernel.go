@@ -108,7 +108,10 @@ type Kernel struct {
 	opaque   atomic.Int32
 	role     atomic.Pointer[replication.Role]
 	writable atomic.Bool
-	refuse   atomic.Pointer[string] // why nothing is accepted; nil: all is well
+	// malformed counts malformed headers since the log said so, at malformedAt
+	// (Unix seconds).
+	malformed, malformedAt atomic.Int64
+	refuse                 atomic.Pointer[string] // why nothing is accepted; nil: all is well
 
 	// StoreHost is Advertise as it stands in records.
 	StoreHost message.Host
