@@ -446,9 +446,17 @@ func (f *queueFile) mapWhole(h vfs.File, size int64, writable bool) (vfs.Mapping
 	return m, err
 }
 
-// read copies units from offset k on into b and returns how many: those of one
-// file at most.
-func (q *queue) read(k int64, b []byte) (int, error) {
+// readShown copies the units from offset k on that readers may see into b and
+// returns how many: those of one file at most, none when a cut has made the
+// queue end at or below k.
+func (q *queue) readShown(k int64, b []byte) (int, error) {
+	return q.read(k, b, true)
+}
+
+// read is readShown, or without regard for the queue's end when shown is not
+// set. The end is looked up with mu held: a cut lowers it before it takes mu, so
+// that no unit is written again below a reader that saw the end before the cut.
+func (q *queue) read(k int64, b []byte, shown bool) (int, error) {
 	addr := k * unitSize
 	f, err := q.lockFile(addr)
 	if err != nil {
@@ -457,6 +465,9 @@ func (q *queue) read(k int64, b []byte) (int, error) {
 	defer q.mu.RUnlock()
 	off := addr - f.base
 	b = b[:min(int64(len(b)), q.ix.fileSize-off)/unitSize*unitSize]
+	if shown {
+		b = b[:min(int64(len(b)), max(q.max.Load()-k, 0)*unitSize)]
+	}
 	if f.mem != nil {
 		copy(b, f.mem[off:])
 		return len(b) / unitSize, nil
@@ -467,10 +478,20 @@ func (q *queue) read(k int64, b []byte) (int, error) {
 	return len(b) / unitSize, err
 }
 
-// unit reads one unit.
+// unit reads one unit, also at or behind the queue's end: for the writer,
+// recovery and retention, beside which nothing is cut.
 func (q *queue) unit(k int64) (unit, error) {
 	var b [unitSize]byte
-	if _, err := q.read(k, b[:]); err != nil {
+	if _, err := q.read(k, b[:], false); err != nil {
+		return unit{}, err
+	}
+	return decodeUnit(b[:]), nil
+}
+
+// shownUnit reads one unit for a reader: a blank one when a cut has removed it.
+func (q *queue) shownUnit(k int64) (unit, error) {
+	var b [unitSize]byte
+	if _, err := q.readShown(k, b[:]); err != nil {
 		return unit{}, err
 	}
 	return decodeUnit(b[:]), nil
@@ -479,13 +500,13 @@ func (q *queue) unit(k int64) (unit, error) {
 // firstAtOrAbove finds the first offset in [lo, hi) whose record begins at or
 // above pos; hi when there is none. Blank units count as what follows them.
 func (q *queue) firstAtOrAbove(pos message.Position, lo, hi int64) (int64, error) {
-	return q.search(lo, hi, func(u unit) (bool, error) { return u.at >= pos, nil })
+	return search(lo, hi, q.unit, func(u unit) (bool, error) { return u.at >= pos, nil })
 }
 
 // search finds the first offset in [lo, hi) for which ok, which is false and
 // then true along the queue; hi when there is none. Blank units are passed over
 // and never found.
-func (q *queue) search(lo, hi int64, ok func(unit) (bool, error)) (int64, error) {
+func search(lo, hi int64, get func(int64) (unit, error), ok func(unit) (bool, error)) (int64, error) {
 	found := hi
 	for lo < hi {
 		mid := lo + (hi-lo)/2
@@ -493,7 +514,7 @@ func (q *queue) search(lo, hi int64, ok func(unit) (bool, error)) (int64, error)
 		var u unit
 		var err error
 		for ; k < hi; k++ {
-			if u, err = q.unit(k); err != nil {
+			if u, err = get(k); err != nil {
 				return 0, err
 			}
 			if !u.blank() {

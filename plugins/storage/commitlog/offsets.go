@@ -71,12 +71,12 @@ func (s *Store) offsetAt(q *queue, kind storage.OffsetKind, t, low, high int64) 
 	defer c.Release()
 	switch kind {
 	case storage.FirstAt:
-		return q.search(low, high, func(u unit) (bool, error) {
+		return search(low, high, q.shownUnit, func(u unit) (bool, error) {
 			st, err := s.storeTime(c, u)
 			return st >= t, err
 		})
 	case storage.LastAt:
-		after, err := q.search(low, high, func(u unit) (bool, error) {
+		after, err := search(low, high, q.shownUnit, func(u unit) (bool, error) {
 			st, err := s.storeTime(c, u)
 			return st > t, err
 		})
@@ -84,7 +84,7 @@ func (s *Store) offsetAt(q *queue, kind storage.OffsetKind, t, low, high int64) 
 			return 0, err
 		}
 		for k := after - 1; k >= low; k-- { // blanks have no time
-			u, err := q.unit(k)
+			u, err := q.shownUnit(k)
 			if err != nil {
 				return 0, err
 			}

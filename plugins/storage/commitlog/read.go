@@ -196,7 +196,7 @@ func (s *Store) readUnits(q *queue, r *storage.ReadRequest, c *storage.Chunk) er
 	}
 units:
 	for c.Next < c.Max {
-		n, err := q.read(c.Next, b[:min(want, c.Max-c.Next)*unitSize])
+		n, err := q.readShown(c.Next, b[:min(want, c.Max-c.Next)*unitSize])
 		if errors.Is(err, fs.ErrNotExist) { // expired or dropped meanwhile
 			gone = true
 			if low := min(q.min.Load(), c.Max); low > c.Next {
@@ -211,6 +211,10 @@ units:
 			}
 			c.Release()
 			return fmt.Errorf("read the index of queue %s: %w", q.key, err)
+		}
+		if n == 0 { // cut meanwhile: the same offset again
+			gone = true
+			break
 		}
 		for i := range n {
 			u := decodeUnit(b[i*unitSize:])
