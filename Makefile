@@ -138,6 +138,7 @@ fuzz: ## every fuzz target for FUZZ_TIME
 	done
 
 .PHONY: verify
+verify: export HARDPOINT_TEST_STRICT := 1
 verify: lint test cross apidiff conformance interop-smoke ## all gates
 
 # The rounds that take hours on a small machine: 200 kill -9 rounds a store

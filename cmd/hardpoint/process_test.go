@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hardpointmq/hardpoint/internal/bench"
+	"github.com/hardpointmq/hardpoint/internal/hosttest"
 )
 
 // patience is how long a test waits for another process on a busy machine.
@@ -219,11 +219,13 @@ func TestStoreProcessThatDies(t *testing.T) {
 	s := standalone(t, dir, args...)
 	var sent bench.Result
 	tool(t, &sent, "bench", "produce", "--namesrv", s.addr("namesrv"), "--topic", "T", "--count", "50")
-	children, err := exec.Command("pgrep", "-P", strconv.Itoa(s.cmd.Process.Pid)).Output()
-	if err != nil {
-		t.Skipf("this system does not tell the children of a process: %v", err)
+	children := hosttest.Children(t, s.cmd.Process.Pid)
+	require.NotEmpty(t, children)
+	for _, pid := range children {
+		p, err := os.FindProcess(pid)
+		require.NoError(t, err)
+		require.NoError(t, p.Kill())
 	}
-	require.NoError(t, exec.Command("kill", append([]string{"-9"}, strings.Fields(string(children))...)...).Run())
 	require.Equal(t, exitFailure, s.exit(t), s.text())
 	require.Contains(t, s.text(), "the store of broker")
 	s = standalone(t, dir, args...)

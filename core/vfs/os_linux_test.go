@@ -12,6 +12,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/vfs"
 	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/internal/hosttest"
 )
 
 func openNew(t *testing.T, name string) vfs.File {
@@ -34,7 +35,7 @@ func skipCopyOnWrite(t *testing.T, dir string) {
 	u, err := vfs.OS{}.Usage(dir)
 	require.NoError(t, err)
 	if u.CopyOnWrite {
-		t.Skipf("%s does not reserve", u.Type)
+		hosttest.Refused(t, "%s does not reserve", u.Type)
 	}
 }
 
@@ -51,19 +52,8 @@ func TestReserveAllocatesBlocks(t *testing.T) {
 	require.GreaterOrEqual(t, allocated(t, name), int64(size), "ZeroRange keeps the space")
 }
 
-// tmpfs returns a small file system that can really be filled.
-func tmpfs(t *testing.T, options string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-		t.Skipf("mounting a tmpfs needs rights: %v", err)
-	}
-	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-	return dir
-}
-
 func TestNoSpace(t *testing.T) {
-	dir := tmpfs(t, "size=1m")
+	dir := hosttest.Tmpfs(t, "size=1m")
 	u, err := vfs.OS{}.Usage(dir)
 	require.NoError(t, err)
 	require.Equal(t, vfs.Usage{Total: 1 << 20, Free: 1 << 20, Available: 1 << 20, Type: "tmpfs"}, u)
@@ -114,7 +104,7 @@ func kernelPopulates(t *testing.T) bool {
 }
 
 func TestOSOnTmpfs(t *testing.T) {
-	dir := tmpfs(t, "size=64m")
+	dir := hosttest.Tmpfs(t, "size=64m")
 	vfstest.Run(t, vfstest.Harness{New: func(t *testing.T) (vfs.FS, string) {
 		sub := filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "-"))
 		require.NoError(t, vfs.OS{}.MkdirAll(sub))
@@ -171,10 +161,7 @@ func TestResidentUnaligned(t *testing.T) {
 
 // The lock is a POSIX record lock on byte 0, which other programs see and which flock(2) would not be.
 func TestLockIsPOSIX(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3 to look from outside")
-	}
+	python := hosttest.Program(t, "python3", "which looks from outside")
 	name := filepath.Join(t.TempDir(), "lock")
 	l, err := vfs.OS{}.Lock(name)
 	require.NoError(t, err)

@@ -32,6 +32,7 @@ func TestSources(t *testing.T) {
 		report(t, checkInit(s))
 		report(t, checkSleep(s))
 		report(t, checkEmbedding(s))
+		report(t, checkSkip(s))
 	}
 	report(t, checkPackages(sources))
 }
@@ -109,6 +110,13 @@ func TestSourceRulesFind(t *testing.T) {
 		"sleep":              {"a/a_test.go", "package a\nimport \"time\"\nfunc f() { time.Sleep(1) }", checkSleep, "a/a_test.go:3 sleeps"},
 		"sleep under a name": {"a/a.go", "package a\nimport clock \"time\"\nvar f = clock.Sleep", checkSleep, "sleeps"},
 		"another Sleep":      {"a/a.go", "package a\nimport \"x/time\"\nfunc f() { time.Sleep(1) }", checkSleep, ""},
+		"skip":               {"a/a_test.go", "package a\nfunc TestA(t *testing.T) { t.Skipf(x) }", checkSkip, "a/a_test.go:2 leaves a test out"},
+		"skip of a helper":   {"a/a_test.go", "package a\nfunc f(tb testing.TB) { if x { tb.SkipNow() } }", checkSkip, "leaves a test out"},
+		"skip of a suite":    {"core/x/xtest/a.go", "package xtest\nfunc f(t *testing.T) { t.Skip() }", checkSkip, ""},
+		"skip of an input":   {"a/a_test.go", "package a\nfunc FuzzA(f *testing.F) { f.Fuzz(func(t *testing.T) { t.Skip() }) }", checkSkip, ""},
+		"race and Alloc":     {"a/a_test.go", "package a\nfunc TestAlloc(t *testing.T) { if raceEnabled { t.Skip() } }", checkSkip, ""},
+		"race and no Alloc":  {"a/a_test.go", "package a\nfunc TestA(t *testing.T) { if raceEnabled { t.Skip() } }", checkSkip, "put Alloc in it"},
+		"another Skip":       {"a/a.go", "package a\nfunc f(r reader) { r.Skip(3) }", checkSkip, ""},
 		"decorator embeds":   {"core/storage/storagemw/m.go", "package storagemw\n" + storageImport + "\ntype metrics struct { storage.Store }", checkEmbedding, "unwrapped"},
 		"base embeds":        {"core/storage/storagemw/base.go", "package storagemw\n" + storageImport + "\ntype Base struct { storage.Store }", checkEmbedding, ""},
 		"a Base elsewhere":   {"core/x/base.go", "package x\n" + storageImport + "\ntype Base struct { storage.Store }", checkEmbedding, "unwrapped"},
@@ -238,7 +246,7 @@ func walk(t *testing.T, visit func(path string)) {
 			}
 			return nil
 		}
-		if d.Type().IsRegular() {
+		if d.Type().IsRegular() && rel != ".git" { // a file in a work tree of git
 			visit(rel)
 		}
 		return nil

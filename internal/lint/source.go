@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -64,6 +65,47 @@ func checkSleep(s source) []string {
 		}
 		return true
 	})
+	return found
+}
+
+// checkSkip finds tests that leave themselves out where nobody notices. Left are
+// conformance suites, whose harness says what a plugin lacks; inputs of a fuzz
+// test; and what the race detector cannot run, if its name is one that make
+// test-plain runs without it.
+func checkSkip(s source) []string {
+	dir := path.Dir(s.path)
+	if dir == "internal/hosttest" || strings.HasSuffix(dir, "test") && strings.HasPrefix(dir, "core/") {
+		return nil
+	}
+	var found []string
+	for _, d := range s.file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Body == nil || strings.HasPrefix(f.Name.Name, "Fuzz") {
+			continue
+		}
+		race := map[ast.Node]bool{}
+		ast.Inspect(f.Body, func(n ast.Node) bool {
+			if i, ok := n.(*ast.IfStmt); ok && isIdent(i.Cond, "raceEnabled") {
+				race[i.Body] = true
+			}
+			if race[n] {
+				if !strings.Contains(f.Name.Name, "Alloc") {
+					found = append(found, fmt.Sprintf("%s leaves %s out under the race detector, and no run without it looks for that name: put Alloc in it (see test-plain in the Makefile)", s.at(n), f.Name.Name))
+				}
+				return false
+			}
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if sel, ok := call.Fun.(*ast.SelectorExpr); ok && (sel.Sel.Name == "Skip" || sel.Sel.Name == "Skipf" || sel.Sel.Name == "SkipNow") {
+				if x, ok := sel.X.(*ast.Ident); ok && slices.Contains([]string{"t", "tb", "b"}, x.Name) {
+					found = append(found, s.at(sel)+" leaves a test out: internal/hosttest does so where a run that may leave out none notices; what belongs to another process is chosen in TestMain")
+				}
+			}
+			return true
+		})
+	}
 	return found
 }
 

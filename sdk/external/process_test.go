@@ -22,6 +22,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/internal/hosttest"
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 	"github.com/hardpointmq/hardpoint/plugins/storage/pebble"
 	"github.com/hardpointmq/hardpoint/sdk/external"
@@ -42,27 +43,10 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// children asks the kernel which processes this one started.
+// children are the processes that this one started.
 func children(t *testing.T) []int {
 	t.Helper()
-	if _, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", os.Getpid(), os.Getpid())); err != nil {
-		t.Skip("the kernel does not list children:", err)
-	}
-	var out []int
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", os.Getpid()))
-	require.NoError(t, err)
-	for _, f := range tasks {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			continue // a thread that ended
-		}
-		for _, s := range strings.Fields(string(b)) {
-			pid, err := strconv.Atoi(s)
-			require.NoError(t, err)
-			out = append(out, pid)
-		}
-	}
-	return out
+	return hosttest.Children(t, os.Getpid())
 }
 
 // TestOneProcess: Describe, Build and two stores share a process, which ends
@@ -295,7 +279,6 @@ func host() {
 // TestHostKilled kills the host: the plugin ends, leaves no socket, and the next
 // host opens the store.
 func TestHostKilled(t *testing.T) {
-	children(t) // skips where it cannot be seen
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	dir, tmp := t.TempDir(), t.TempDir()
@@ -313,10 +296,7 @@ func TestHostKilled(t *testing.T) {
 		require.NoError(t, cmd.Process.Kill())
 		_, _ = io.Copy(io.Discard, out)
 		require.Error(t, cmd.Wait())
-		require.Eventually(t, func() bool {
-			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			return err != nil || strings.Contains(string(b), ") Z ")
-		}, 5*time.Second, 10*time.Millisecond, "the plugin lives on without its host")
+		require.Eventually(t, func() bool { return !hosttest.Running(pid) }, patience, 10*time.Millisecond, "the plugin lives on without its host")
 		left, err := os.ReadDir(tmp)
 		require.NoError(t, err)
 		require.Empty(t, left, "sockets are left behind")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/internal/hosttest"
 	"github.com/hardpointmq/hardpoint/test/harness"
 )
 
@@ -91,7 +92,7 @@ func TestAdvertisedAddress(t *testing.T) {
 				listen, shown = "[::]", "["+host+"]"
 			}
 			if l, err := net.Listen("tcp", shown+":0"); err != nil {
-				t.Skipf("this machine has no address %s: %v", host, err)
+				hosttest.Refused(t, "this machine has no address %s: %v", host, err)
 			} else {
 				_ = l.Close()
 			}

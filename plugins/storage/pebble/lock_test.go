@@ -112,24 +112,29 @@ func TestLockWaitEnds(t *testing.T) {
 
 const holdEnv = "HARDPOINT_TEST_HOLD_STORE"
 
-// TestLockHolder is the other process of TestLockOfKilledProcess.
-func TestLockHolder(t *testing.T) {
-	dir := os.Getenv(holdEnv)
-	if dir == "" {
-		t.Skip("runs as the child of another test")
+// holdStore is the other process of TestLockOfKilledProcess.
+func holdStore(dir string) int {
+	s, err := onDisk(dir, nil)
+	if err == nil {
+		err = s.Start(context.Background())
 	}
-	s := buildDisk(t, dir, nil)
-	require.NoError(t, s.Start(t.Context()))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
 	fmt.Println("holding")
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent kills this process, or is gone
-	require.NoError(t, s.Shutdown(context.Background()))
+	if s.Shutdown(context.Background()) != nil {
+		return 1
+	}
+	return 0
 }
 
 // TestLockOfKilledProcess: the refusal names the holder, and once the holder is
 // killed its successor starts without a second attempt.
 func TestLockOfKilledProcess(t *testing.T) {
 	dir := t.TempDir()
-	child := exec.Command(os.Args[0], "-test.run=^TestLockHolder$")
+	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), holdEnv+"="+dir)
 	in, err := child.StdinPipe()
 	require.NoError(t, err)
@@ -157,10 +162,14 @@ func TestLockOfKilledProcess(t *testing.T) {
 
 func buildDisk(t *testing.T, dir string, clock plugin.Clock) storage.Store {
 	t.Helper()
-	p := storage.Params{Settings: plugin.Settings{Name: "pebble", Dir: dir, Clock: clock}, Segment: 1 << 20}
-	s, err := pebble.NewFactory().Build(t.Context(), p, plugin.Raw(small))
+	s, err := onDisk(dir, clock)
 	require.NoError(t, err)
 	return s
+}
+
+func onDisk(dir string, clock plugin.Clock) (storage.Store, error) {
+	p := storage.Params{Settings: plugin.Settings{Name: "pebble", Dir: dir, Clock: clock}, Segment: 1 << 20}
+	return pebble.NewFactory().Build(context.Background(), p, plugin.Raw(small))
 }
 
 func buildOn(t *testing.T, fs vfs.FS, clock plugin.Clock) storage.Store {

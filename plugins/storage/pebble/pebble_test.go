@@ -1,6 +1,7 @@
 package pebble_test
 
 import (
+	"os"
 	"sync"
 	"testing"
 
@@ -12,7 +13,12 @@ import (
 	"github.com/hardpointmq/hardpoint/plugins/storage/pebble"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(holdEnv); dir != "" {
+		os.Exit(holdStore(dir))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const small = `{"cacheBytes": 1048576, "memTableBytes": 1048576}`
 
