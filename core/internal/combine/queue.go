@@ -277,9 +277,6 @@ func (q *Queue) wakeRoom() {
 // Settle takes the turn of the log if nobody has it.
 func (q *Queue) Settle() {
 	if q.running.CompareAndSwap(false, true) {
-		// Readers that are ready to run bring their records first: one pwrite and
-		// fewer rounds for all of them.
-		runtime.Gosched()
 		q.turn(2)
 	}
 }

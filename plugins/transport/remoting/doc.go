@@ -3,21 +3,27 @@
 //
 // # Reading
 //
-// One goroutine per connection reads. Where the system allows (Linux, macOS) it
-// waits without holding a buffer: an idle connection costs a goroutine and a few
-// hundred bytes. When bytes are there it takes a 64 KiB buffer from a pool, cuts
-// the frames out of it and hands them to the session; a read that filled its
-// buffer is followed by another one before Handler.Settle, so that one turn of
-// the log takes all that a busy peer has sent. For a frame that does not fit,
-// the buffer grows fourfold each time it is full: what a peer costs follows what
-// it really sent, not what it announced.
+// On Linux plain connections are read by loops, one for every two processors: a
+// goroutine with an epoll descriptor of its own takes all that are ready, reads
+// each once into a pooled 64 KiB buffer, cuts the frames out and hands them to
+// the session; Handler.Settle comes once, after all of them, so that one turn of
+// the log takes what all connections have brought. The sockets are not in Go's
+// poller, the loop's descriptor is. An idle connection costs no goroutine and no
+// buffer. A session may block on the log: a watchdog then passes the loop to
+// another goroutine, and for some rounds each peer is served by its own.
+//
+// Everywhere else, and for TLS, one goroutine per connection reads.
+//
+// For a frame that does not fit, the buffer grows fourfold each time it is full:
+// what a peer costs follows what it really sent, not what it announced.
 //
 // # Writing
 //
-// Send writes straight from the frames with one writev that never waits. What
-// the socket refuses is copied, up to the byte budgets, and a goroutine that
-// lives only as long as there is something to write takes it from there. TLS
-// connections, and systems other than Linux and macOS, always take that way.
+// A peer of a loop is written to straight from the frames with one writev that
+// never waits. What the socket refuses is copied, up to the byte budgets, and the
+// loop writes it when there is room. TLS connections and those of other systems
+// always copy; a goroutine that lives only as long as there is something to
+// write takes it from there.
 //
 // # TLS
 //

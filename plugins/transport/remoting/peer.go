@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,38 +31,36 @@ const (
 
 // peer is one connection. It implements [transport.Peer].
 type peer struct {
-	g    *group
-	h    transport.Handler
-	s    transport.Session
+	g *group
+	h transport.Handler
+	s transport.Session
+	// sock is the connection when a loop reads it; conn and stream are nil then.
+	sock *socket
 	conn net.Conn // the TCP connection
-	// stream is where bytes are written and, unless raw reads, read: conn, or TLS on it.
+	// stream is where bytes are read and written: conn, or TLS on it.
 	stream net.Conn
-	raw    rawIO
 
 	id            string
 	remote, local netip.AddrPort
 	who           transport.Identity
 
 	// The reader's.
-	in        inbox
-	hot       int  // reads until a waiting stream reader gives up its buffer
-	unsettled int  // bytes that arrived since Settle
-	arrived   bool // since Settle
-	discard   atomic.Bool
-	activity  atomic.Uint32
+	in       inbox
+	hot      int // reads until a waiting stream reader gives up its buffer
+	discard  atomic.Bool
+	activity atomic.Uint32
 
 	// The janitor's.
 	ticks, stuck int
 	lastWritten  uint64
 
-	written atomic.Uint64 // buffers that the drain goroutine wrote
-	writers sync.WaitGroup
-	drain   func() // p.drainBacklog, made once
+	written atomic.Uint64  // pieces of the backlog that were written
+	writers sync.WaitGroup // one while draining
 
 	wmu       sync.Mutex
 	parts     [][]byte // reused by Send
 	out       backlog
-	draining  bool  // the drain goroutine runs, so order demands the backlog
+	draining  bool  // a backlog is being written, so order demands it for what comes
 	cause     error // why the peer is closed, nil while it is open
 	lingering bool  // closed, but the backlog may still be written
 }
@@ -70,7 +69,6 @@ func (t *Transport) newPeer(g *group, h transport.Handler, c net.Conn) *peer {
 	p := &peer{g: g, h: h, conn: c, stream: c, id: t.nextID()}
 	p.in.pools, p.in.read = &t.pools, &g.read
 	p.remote, p.local = addrPort(c.RemoteAddr()), addrPort(c.LocalAddr())
-	p.drain = p.drainBacklog
 	p.activity.Store(spoke)
 	return p
 }
@@ -106,6 +104,11 @@ func (p *peer) Close() error {
 		return nil
 	}
 	p.cause, p.lingering = transport.ErrClosed, true
+	if p.sock != nil {
+		p.lingerSocket()
+		p.wmu.Unlock()
+		return nil
+	}
 	p.wmu.Unlock()
 	_ = p.conn.SetWriteDeadline(time.Now().Add(linger))
 	_ = p.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
@@ -124,16 +127,18 @@ func (p *peer) failLocked(cause error) {
 		p.cause = cause
 	}
 	p.lingering = false
+	if p.sock != nil {
+		p.breakOff()
+		return
+	}
 	_ = p.conn.Close()
 }
 
 // open makes the session. tc is nil for a plain connection.
 func (p *peer) open(tc *tls.Conn) {
-	switch {
-	case tc == nil && p.g.t.streams:
-	case tc == nil:
-		p.raw.init(p)
-	default:
+	if tc == nil {
+		p.adopt()
+	} else {
 		p.stream = tc
 		p.who.TLS = true
 		if st := tc.ConnectionState(); len(st.VerifiedChains) > 0 {
@@ -143,21 +148,29 @@ func (p *peer) open(tc *tls.Conn) {
 	p.s = p.h.Opened(p)
 }
 
-// serve is the goroutine of an accepted connection.
-func (p *peer) serve() {
-	if p.g.tls == nil {
-		p.open(nil)
-		p.run()
+// run reads the opened peer: a loop does, or this goroutine until the connection
+// ends.
+func (p *peer) run() {
+	if p.sock != nil {
+		p.sock.watch(p)
 		return
 	}
-	tc, err := p.detectTLS()
-	if err != nil {
-		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-			p.g.t.log.Debug("connection ended before its first frame", slog.String("remote", p.remote.String()), slog.Any("error", err))
+	p.finish(p.readAll())
+}
+
+// serve is the goroutine of an accepted connection.
+func (p *peer) serve() {
+	var tc *tls.Conn
+	if p.g.tls != nil {
+		var err error
+		if tc, err = p.detectTLS(); err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+				p.g.t.log.Debug("connection ended before its first frame", slog.String("remote", p.remote.String()), slog.Any("error", err))
+			}
+			p.fail(err)
+			p.g.remove(p)
+			return
 		}
-		p.fail(err)
-		p.g.remove(p)
-		return
 	}
 	p.open(tc)
 	p.run()
@@ -199,20 +212,23 @@ func (c *prefixConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// run reads until the connection ends and then tells the session.
-func (p *peer) run() {
-	err := p.readAll()
+// finish is called once, when nothing is read any more, and tells the session. It
+// may wait for the backlog of a peer that was closed.
+func (p *peer) finish(err error) {
 	p.wmu.Lock()
-	if p.cause == nil {
-		p.cause = err
+	if !p.lingering {
+		p.failLocked(err)
 	}
 	cause := p.cause
-	if !p.lingering {
+	p.wmu.Unlock()
+	p.writers.Wait() // none starts once there is a cause
+	p.wmu.Lock()
+	if p.sock != nil {
+		_ = p.sock.close()
+	} else {
 		_ = p.conn.Close()
 	}
 	p.wmu.Unlock()
-	p.writers.Wait() // none starts once there is a cause
-	_ = p.conn.Close()
 	p.out.drop(&p.g.t.pools, &p.g.total)
 	p.in.release()
 	p.count(cause)
@@ -239,68 +255,55 @@ func (p *peer) count(cause error) {
 	}
 }
 
-// maxUnsettled is how many bytes can arrive before Settle although more are
-// ready.
-const maxUnsettled = 256 << 10
-
 func (p *peer) readAll() error {
-	m := &p.g.t.metrics
 	for {
-		n, full, err := p.read()
+		n, err := p.readStream()
 		if err != nil {
-			p.settle()
 			if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) {
 				return transport.ErrClosed // fail or Close has set the cause
 			}
 			return err
 		}
-		if n == 0 { // nothing more is ready
-			p.settle()
-			continue
+		arrived, err := p.took(n)
+		if arrived {
+			// Readers that are ready to run bring their frames first: one turn of
+			// the log for all of them.
+			runtime.Gosched()
+			p.h.Settle()
 		}
-		m.bytesIn.Add(uint64(n))
-		p.activity.Store(served)
-		p.in.have += n
-		if p.discard.Load() {
-			p.in.release()
-			p.activity.Store(spoke)
-			continue
-		}
-		if err := p.cut(); err != nil {
-			p.settle()
+		if err != nil {
 			return err
 		}
-		p.unsettled += n
-		if !full || p.unsettled >= maxUnsettled {
-			p.settle()
-		}
-		p.activity.Store(spoke)
 	}
 }
 
+// took hands over what n bytes more make whole. arrived: Settle is due.
+func (p *peer) took(n int) (arrived bool, err error) {
+	p.g.t.metrics.bytesIn.Add(uint64(n))
+	p.activity.Store(served)
+	defer p.activity.Store(spoke)
+	p.in.have += n
+	if p.discard.Load() {
+		p.in.release()
+		return false, nil
+	}
+	return p.cut()
+}
+
 // cut hands the whole frames in the inbox to the session.
-func (p *peer) cut() error {
+func (p *peer) cut() (arrived bool, err error) {
 	buf := p.in.buf
 	frames, used, want, err := command.Split(buf.b[:p.in.have], buf.frames[:0], p.g.split)
 	buf.frames = frames
 	if len(frames) > 0 {
 		p.g.t.metrics.framesIn.Add(uint64(len(frames)))
-		p.arrived = true
 		p.s.Arrived(frames)
 	}
 	p.in.rest(used, want)
 	if errors.Is(err, command.ErrFrameTooLarge) {
-		return fmt.Errorf("%w: %w", transport.ErrLimit, err)
+		err = fmt.Errorf("%w: %w", transport.ErrLimit, err)
 	}
-	return err
-}
-
-func (p *peer) settle() {
-	p.unsettled = 0
-	if p.arrived {
-		p.arrived = false
-		p.h.Settle()
-	}
+	return len(frames) > 0, err
 }
 
 var errReadBytes = fmt.Errorf("%w: the read buffers of all peers together have reached Limits.ReadBytes", transport.ErrLimit)
@@ -310,7 +313,7 @@ const stayHot = 16
 
 // readStream reads where a buffer must be held while waiting: a small one,
 // until the peer sends more than that.
-func (p *peer) readStream() (n int, full bool, err error) {
+func (p *peer) readStream() (n int, err error) {
 	var space []byte
 	if p.hot == 0 && p.in.have == 0 {
 		if p.in.buf == nil || p.in.buf.class >= 0 {
@@ -319,7 +322,7 @@ func (p *peer) readStream() (n int, full bool, err error) {
 		}
 		space = p.in.buf.b
 	} else if space = p.in.space(); space == nil {
-		return 0, false, errReadBytes
+		return 0, errReadBytes
 	}
 	n, err = p.stream.Read(space)
 	switch {
@@ -331,7 +334,7 @@ func (p *peer) readStream() (n int, full bool, err error) {
 	if n > 0 {
 		err = nil // it comes again
 	}
-	return n, false, err
+	return n, err
 }
 
 // tick is called by the janitor; an error says why the peer must be closed.

@@ -55,7 +55,7 @@ func feed(t testing.TB, p *peer, stream []byte, size func() int, park func() boo
 		n := copy(space, stream[:min(len(stream), max(size(), 1))])
 		stream = stream[n:]
 		p.in.have += n
-		if err := p.cut(); err != nil {
+		if _, err := p.cut(); err != nil {
 			return err
 		}
 		if park() {

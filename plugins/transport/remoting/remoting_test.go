@@ -15,6 +15,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -173,6 +174,111 @@ func TestCloseWritesBacklog(t *testing.T) {
 			require.ErrorIs(t, <-c.closed, io.EOF)
 			require.ErrorIs(t, <-s.closed, transport.ErrClosed)
 		})
+	}
+}
+
+// stuck is a handler whose sessions block on their first bytes, and whose Settle
+// blocks once, until the test ends; the others echo.
+type stuck struct {
+	release chan struct{}
+	entered chan struct{}
+	settle  atomic.Bool // the next Settle blocks
+	n       atomic.Int64
+}
+
+type stuckSession struct {
+	h      *stuck
+	p      transport.Peer
+	blocks bool
+}
+
+func (h *stuck) Opened(p transport.Peer) transport.Session {
+	return &stuckSession{h: h, p: p, blocks: h.n.Add(1)%2 == 0}
+}
+
+func (h *stuck) Settle() {
+	if h.settle.CompareAndSwap(true, false) {
+		h.entered <- struct{}{}
+		<-h.release
+	}
+}
+
+func (s *stuckSession) Arrived(in []command.Frame) {
+	if s.blocks {
+		s.h.entered <- struct{}{}
+		<-s.h.release
+	}
+	_ = s.p.Send(in...)
+}
+func (s *stuckSession) Closed(error) {}
+
+// Sessions that block on the log, and a Settle that does, hold up nobody else,
+// and what their peers sent meanwhile is served when they go on.
+func TestBlockedSessionsHoldUpNobody(t *testing.T) {
+	tr := start(t, plugin.Settings{})
+	h := &stuck{release: make(chan struct{}), entered: make(chan struct{}, 100)}
+	ln := serve(t, tr, transport.Listen{}, h)
+	f := frame(100)
+	wire := f.Append(nil)
+	echo := func(c net.Conn) {
+		t.Helper()
+		_, err := c.Write(wire)
+		require.NoError(t, err)
+		_, err = io.ReadFull(c, make([]byte, len(wire)))
+		require.NoError(t, err)
+	}
+	const pairs = 20
+	var free, blocked []net.Conn
+	for range pairs { // one after the other, so that it is known which ones block
+		for _, list := range []*[]net.Conn{&free, &blocked} {
+			c, err := net.Dial("tcp", ln.Address())
+			require.NoError(t, err)
+			defer c.Close()
+			*list = append(*list, c)
+			want := int64(len(free) + len(blocked))
+			require.Eventually(t, func() bool { return h.n.Load() == want }, 30*time.Second, time.Millisecond)
+		}
+	}
+	h.settle.Store(true)
+	_, err := free[0].Write(wire)
+	require.NoError(t, err)
+	<-h.entered
+	for i := range pairs {
+		_, err := blocked[i].Write(wire)
+		require.NoError(t, err)
+		<-h.entered
+		_, err = blocked[i].Write(wire) // news for a session that is busy
+		require.NoError(t, err)
+		for _, c := range free[1:] {
+			echo(c)
+		}
+	}
+	close(h.release)
+	for _, c := range blocked {
+		_, err := io.ReadFull(c, make([]byte, 2*len(wire)))
+		require.NoError(t, err)
+	}
+	_, err = io.ReadFull(free[0], make([]byte, len(wire)))
+	require.NoError(t, err)
+	echo(free[0])
+}
+
+// What was sent before the end of a connection is served, however little it is.
+func TestBytesBeforeTheEndAreServed(t *testing.T) {
+	tr := start(t, plugin.Settings{})
+	srv := newProbe()
+	ln := serve(t, tr, transport.Listen{}, srv)
+	f := frame(100)
+	wire := f.Append(nil)
+	for range 200 {
+		c, err := net.Dial("tcp", ln.Address())
+		require.NoError(t, err)
+		_, err = c.Write(wire)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		s := <-srv.opened
+		require.Equal(t, len(wire), <-s.bytes)
+		require.ErrorIs(t, <-s.closed, io.EOF)
 	}
 }
 

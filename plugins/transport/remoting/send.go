@@ -74,8 +74,11 @@ func (p *peer) Send(out ...command.Frame) error {
 	}
 	rest := parts
 	var err error
-	if !p.draining {
-		rest, err = p.raw.write(parts)
+	if !p.draining && p.sock != nil {
+		if rest, err = p.sock.write(parts); err != nil {
+			p.failLocked(fmt.Errorf("writing to the peer: %w", err))
+			err = fmt.Errorf("%w: %w", transport.ErrClosed, err)
+		}
 	}
 	if err == nil && len(rest) > 0 {
 		err = p.push(rest)
@@ -110,7 +113,11 @@ func (p *peer) push(parts [][]byte) error {
 	if !p.draining {
 		p.draining = true
 		p.writers.Add(1)
-		go p.drain()
+		if p.sock != nil {
+			p.drainLocked()
+		} else {
+			go p.drainStream()
+		}
 	}
 	return nil
 }
@@ -120,8 +127,8 @@ func (p *peer) slow(err error) error {
 	return err
 }
 
-// drainBacklog writes the backlog until it is empty or the connection ends.
-func (p *peer) drainBacklog() {
+// drainStream writes the backlog until it is empty or the connection ends.
+func (p *peer) drainStream() {
 	defer p.writers.Done()
 	pools, total := &p.g.t.pools, &p.g.total
 	wrote := 0

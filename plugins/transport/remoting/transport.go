@@ -51,7 +51,9 @@ type Transport struct {
 	pools   pools
 	id      string       // begins the ids of the peers
 	seq     atomic.Int64 // ends them
-	streams bool         // tests: take the way of systems without raw sockets
+	streams bool         // tests: take the way of systems without loops
+	loops   []*loop      // read plain connections; none on some systems
+	adopted atomic.Int64 // deals peers out to the loops
 
 	mu      sync.Mutex
 	running bool
@@ -82,6 +84,12 @@ func New(_ context.Context, p transport.Params, _ Config) (*Transport, error) {
 func (t *Transport) Start(context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !t.streams && len(t.loops) == 0 {
+		var err error
+		if t.loops, err = startLoops(); err != nil {
+			return fmt.Errorf("transport %s: %w", t.set.Name, err)
+		}
+	}
 	t.running = true
 	t.metrics.open()
 	return nil
@@ -106,6 +114,11 @@ func (t *Transport) Shutdown(ctx context.Context) error {
 		for _, g := range all {
 			g.wg.Wait()
 		}
+		t.mu.Lock()
+		loops := t.loops
+		t.loops = nil
+		t.mu.Unlock()
+		stopLoops(loops)
 		t.metrics.close()
 	}()
 	select {
@@ -198,7 +211,11 @@ func (t *Transport) Dial(ctx context.Context, address string, lim transport.Limi
 		return nil, t.notRunning()
 	}
 	p.open(tc)
-	go p.run()
+	if p.sock != nil {
+		p.run()
+	} else {
+		go p.run()
+	}
 	return p, nil
 }
 

@@ -1,0 +1,26 @@
+//go:build !linux
+
+package remoting
+
+// loop and socket do nothing here: connections are read and written as streams.
+type loop struct{}
+
+func startLoops() ([]*loop, error) { return nil, nil }
+
+func stopLoops([]*loop) {}
+
+type socket struct{}
+
+func (*peer) adopt() bool { return false }
+
+func (*socket) watch(*peer) {}
+
+func (*socket) write(parts [][]byte) (rest [][]byte, err error) { return parts, nil }
+
+func (*socket) close() error { return nil }
+
+func (*peer) drainLocked() {}
+
+func (*peer) lingerSocket() {}
+
+func (*peer) breakOff() {}
