@@ -7,21 +7,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hardpointmq/hardpoint/core/vfs"
-	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 )
 
 func TestDirectoryBelongsToOneStore(t *testing.T) {
-	fsys := vfstest.NewCrash(1)
+	fsys := memfs.New(1)
 	require.NoError(t, claim(fsys, "store", "pebble"))
 	require.NoError(t, claim(fsys, "store", "pebble"))
-	after := fsys.Crash(vfstest.KeepNone)
+	after := fsys.Crash(memfs.KeepNone)
 	err := claim(after, "store", "commitlog")
 	require.ErrorIs(t, err, ErrOtherStore)
 	require.ErrorContains(t, err, "storage=pebble")
 }
 
 func TestDirectoryOfRocketMQIsCommitlogs(t *testing.T) {
-	fsys := vfstest.NewCrash(1)
+	fsys := memfs.New(1)
 	require.NoError(t, vfs.EnsureDir(fsys, filepath.Join("store", "commitlog")))
 	require.ErrorIs(t, claim(fsys, "store", "memory"), ErrOtherStore)
 	require.NoError(t, claim(fsys, "store", "commitlog"))

@@ -4,8 +4,8 @@
 // Three implementations exist:
 //
 //   - [OS], the real file system: fallocate, fdatasync, mmap, msync, madvise, mincore, mlock and POSIX record locks;
-//   - vfstest.Crash, in memory: keeps what was synced apart from what was only written, and Crash returns the disk
-//     as it may look after a power failure;
+//   - memfs.FS, in memory, for brokers that leave nothing behind and for tests: it keeps what was synced apart from
+//     what was only written, and its Crash returns the disk as it may look after a power failure;
 //   - vfstest.Faults, a wrapper over either: failing and short operations, a full disk, hooks that block or delay.
 //
 // # Durability
@@ -36,5 +36,6 @@
 //	helpers.go    WriteFileAtomic, ReadFile, EnsureDir
 //	os.go         OS: what is the same everywhere
 //	os_*.go       what is not: linux, darwin, unix (both), windows, other
-//	vfstest/      Crash, Faults and the suite that every FS runs
+//	memfs/        FS in memory, which can lose power
+//	vfstest/      Faults and the suite that every FS runs
 package vfs

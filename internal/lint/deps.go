@@ -149,6 +149,42 @@ func checkLayers(pkgs []pkg) []string {
 	return found
 }
 
+// testLibraries are packages that only tests link, besides ours that end in test.
+var testLibraries = []string{"github.com/stretchr/testify", "go.uber.org/goleak", "pgregory.net/rapid"}
+
+// forTests tells whether a package is one of ours that only tests link.
+func forTests(rel string) bool { return strings.HasSuffix(rel, "test") || under(rel, []string{"test"}) }
+
+// checkTestPackages finds what tests need in programs: dead weight in every
+// binary, and flags and goroutines that nobody asked for. Package testing itself
+// may be reached (go-plugin offers helpers for tests in its only package), but
+// nothing of ours names it.
+func checkTestPackages(pkgs []pkg) []string {
+	var found []string
+	byPath := make(map[string]pkg, len(pkgs))
+	for _, p := range pkgs {
+		byPath[p.ImportPath] = p
+	}
+	for _, p := range pkgs {
+		rel, ours := strings.CutPrefix(p.ImportPath, module+"/")
+		if !ours || forTests(rel) {
+			continue
+		}
+		for _, d := range p.Imports {
+			if under(d, []string{"testing"}) {
+				found = append(found, fmt.Sprintf("%s names %s: take an interface with the methods that are needed, or move it to a package that ends in test", rel, d))
+			}
+		}
+		for _, d := range p.Deps {
+			drel, _ := strings.CutPrefix(d, module+"/")
+			if drel != d && forTests(drel) || under(d, testLibraries) {
+				found = append(found, fmt.Sprintf("%s reaches %s, which is for tests: move what a program needs out of it; by %s", rel, drel, route(byPath, p.ImportPath, d)))
+			}
+		}
+	}
+	return found
+}
+
 // pluginOf names the plugin folder (plugins/<kind>/<name>) that a package
 // belongs to, or "" if it belongs to none.
 func pluginOf(rel string) string {

@@ -22,7 +22,9 @@ const root = "../.."
 // TestLayers follows imports to their end: what a package reaches, not only what
 // it names.
 func TestLayers(t *testing.T) {
-	report(t, checkLayers(list(t)))
+	pkgs := list(t)
+	report(t, checkLayers(pkgs))
+	report(t, checkTestPackages(pkgs))
 }
 
 func TestSources(t *testing.T) {
@@ -85,6 +87,29 @@ func TestLayersFind(t *testing.T) {
 	}
 }
 
+func TestTestPackagesFind(t *testing.T) {
+	for name, tc := range map[string]struct {
+		of   string
+		deps []string
+		want string
+	}{
+		"suite in a program":       {"cmd/hardpoint", []string{module + "/core/vfs/vfstest"}, "cmd/hardpoint reaches core/vfs/vfstest"},
+		"assertions":               {"sdk/embedded", []string{"github.com/stretchr/testify/require"}, "testify"},
+		"testing":                  {"sdk/embedded", []string{"testing/iotest"}, "names testing/iotest"},
+		"suite in a suite":         {"core/storage/storagetest", []string{"testing", module + "/core/vfs/vfstest"}, ""},
+		"name that ends otherwise": {"sdk/embedded", []string{module + "/core/tester", "example.org/vfstest"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, checkTestPackages([]pkg{{ImportPath: module + "/" + tc.of, Imports: tc.deps, Deps: tc.deps}}), tc.want)
+		})
+	}
+	indirect := []pkg{
+		{ImportPath: module + "/cmd/hardpoint", Imports: []string{"example.org/x"}, Deps: []string{"example.org/x", "testing"}},
+		{ImportPath: "example.org/x", Imports: []string{"testing"}, Deps: []string{"testing"}},
+	}
+	require.Empty(t, checkTestPackages(indirect), "package testing through somebody else")
+}
+
 func TestLayersNameTheRoute(t *testing.T) {
 	pkgs := []pkg{
 		{ImportPath: module + "/core/broker", Imports: []string{module + "/internal/helper"}, Deps: []string{module + "/internal/helper", grpc}},
@@ -114,6 +139,7 @@ func TestSourceRulesFind(t *testing.T) {
 		"skip of a helper":   {"a/a_test.go", "package a\nfunc f(tb testing.TB) { if x { tb.SkipNow() } }", checkSkip, "leaves a test out"},
 		"skip of a suite":    {"core/x/xtest/a.go", "package xtest\nfunc f(t *testing.T) { t.Skip() }", checkSkip, ""},
 		"skip of an input":   {"a/a_test.go", "package a\nfunc FuzzA(f *testing.F) { f.Fuzz(func(t *testing.T) { t.Skip() }) }", checkSkip, ""},
+		"skip of a step":     {"a/a_test.go", "package a\nfunc (m *machine) Step(t *rapid.T) { t.Skip() }", checkSkip, ""},
 		"race and Alloc":     {"a/a_test.go", "package a\nfunc TestAlloc(t *testing.T) { if raceEnabled { t.Skip() } }", checkSkip, ""},
 		"race and no Alloc":  {"a/a_test.go", "package a\nfunc TestA(t *testing.T) { if raceEnabled { t.Skip() } }", checkSkip, "put Alloc in it"},
 		"another Skip":       {"a/a.go", "package a\nfunc f(r reader) { r.Skip(3) }", checkSkip, ""},

@@ -70,7 +70,7 @@ func checkSleep(s source) []string {
 
 // checkSkip finds tests that leave themselves out where nobody notices. Left are
 // conformance suites, whose harness says what a plugin lacks; inputs of a fuzz
-// test; and what the race detector cannot run, if its name is one that make
+// test and steps of a random one; and what the race detector cannot run, if its name is one that make
 // test-plain runs without it.
 func checkSkip(s source) []string {
 	dir := path.Dir(s.path)
@@ -80,7 +80,7 @@ func checkSkip(s source) []string {
 	var found []string
 	for _, d := range s.file.Decls {
 		f, ok := d.(*ast.FuncDecl)
-		if !ok || f.Body == nil || strings.HasPrefix(f.Name.Name, "Fuzz") {
+		if !ok || f.Body == nil || strings.HasPrefix(f.Name.Name, "Fuzz") || slices.ContainsFunc(f.Type.Params.List, ofRapid) {
 			continue
 		}
 		race := map[ast.Node]bool{}
@@ -107,6 +107,16 @@ func checkSkip(s source) []string {
 		})
 	}
 	return found
+}
+
+// ofRapid tells whether a parameter is what a random test draws from.
+func ofRapid(p *ast.Field) bool {
+	star, ok := p.Type.(*ast.StarExpr)
+	if !ok {
+		return false
+	}
+	sel, ok := star.X.(*ast.SelectorExpr)
+	return ok && isIdent(sel.X, "rapid")
 }
 
 // contracts maps the package of each contract to its mandatory interface.

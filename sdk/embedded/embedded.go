@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -17,7 +17,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/nameserver"
 	"github.com/hardpointmq/hardpoint/core/plugin"
-	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
 )
@@ -95,7 +95,7 @@ func New(ctx context.Context, opts ...Option) (*Broker, error) {
 	p := broker.Params{Settings: o.settings, Config: cfg, Plugins: o.plugins}
 	p.Name = cfg.Broker.Name
 	if o.dir == "" {
-		p.FS = vfstest.NewCrash(1) // nothing touches the disk
+		p.FS = memfs.New(1) // nothing touches the disk
 	}
 	if o.names {
 		if err := b.startNames(ctx, &o, cfg); err != nil {
@@ -169,9 +169,20 @@ func (o *options) load() (*config.Config, error) {
 	return &l.Config, nil
 }
 
+// TB is what [Start] asks of a *testing.T, *testing.B or *testing.F: a program
+// that embeds a broker does not link package testing.
+type TB interface {
+	Helper()
+	Output() io.Writer
+	Context() context.Context
+	Cleanup(func())
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // Start runs a broker until the test ends. It fails the test when the broker
 // does not start or stop. Warnings go to the test's log.
-func Start(t testing.TB, opts ...Option) *Broker {
+func Start(t TB, opts ...Option) *Broker {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)

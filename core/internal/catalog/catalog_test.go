@@ -23,6 +23,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/vfs"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
 )
 
@@ -121,11 +122,11 @@ func TestReplay(t *testing.T) {
 					var disk *enginetest.Disk
 					switch how {
 					case "log alone":
-						disk = e.Kill(vfstest.KeepNone)
-						disk.FS = vfstest.NewCrash(2)
+						disk = e.Kill(memfs.KeepNone)
+						disk.FS = memfs.New(2)
 					case "clean stop":
 					default:
-						disk = e.Kill(vfstest.KeepNone)
+						disk = e.Kill(memfs.KeepNone)
 					}
 					e = e.Again(disk)
 					require.Equal(t, want, tablesOf(e))
@@ -166,8 +167,8 @@ func TestImages(t *testing.T) {
 			want := tablesOf(e)
 			ret := e.Store.Capabilities().Retention
 			require.NoError(t, ret.Expire(t.Context(), tail))
-			d := e.Kill(vfstest.KeepNone)
-			d.FS = vfstest.NewCrash(3) // no snapshot, no files: only the last segment
+			d := e.Kill(memfs.KeepNone)
+			d.FS = memfs.New(3) // no snapshot, no files: only the last segment
 			e = e.Again(d)
 			require.Equal(t, want, tablesOf(e))
 			r := e.Connect(t).Send(enginetest.Message{Topic: "T1", Queue: 0, Body: "x"})
@@ -200,8 +201,8 @@ func TestLargeImages(t *testing.T) {
 		require.Greater(t, with, 2)
 		require.Less(t, with, images/2)
 		want := tablesOf(e)
-		d := e.Kill(vfstest.KeepNone)
-		d.FS = vfstest.NewCrash(3)
+		d := e.Kill(memfs.KeepNone)
+		d.FS = memfs.New(3)
 		require.Equal(t, want, tablesOf(e.Again(d)))
 	})
 }
@@ -326,7 +327,7 @@ func TestCrashWhileSaving(t *testing.T) {
 	for n := 1; n < 60; n += 2 {
 		synctest.Test(t, func(t *testing.T) {
 			d := enginetest.NewDisk()
-			crash := d.FS.(*vfstest.Crash)
+			crash := d.FS.(*memfs.FS)
 			e := enginetest.Start(t, enginetest.Options{Disk: d})
 			fill(t, e)
 			flushed()
@@ -342,7 +343,7 @@ func TestCrashWhileSaving(t *testing.T) {
 					return nil
 				}
 				if calls++; calls == n {
-					left = crash.Crash(vfstest.KeepRandom)
+					left = crash.Crash(memfs.KeepRandom)
 				}
 				return nil
 			})
@@ -410,10 +411,10 @@ func TestForeignFiles(t *testing.T) {
 			// what came later.
 			require.NoError(t, e.K.Topics.Put(t.Context(), topic("after", 1)))
 			want.Topics["after"] = e.K.Topics.Named("after").Config
-			e = e.Again(e.Kill(vfstest.KeepNone))
+			e = e.Again(e.Kill(memfs.KeepNone))
 			require.Equal(t, want, tablesOf(e))
-			d := e.Kill(vfstest.KeepNone)
-			d.FS = vfstest.NewCrash(9)
+			d := e.Kill(memfs.KeepNone)
+			d.FS = memfs.New(9)
 			require.Equal(t, want, tablesOf(e.Again(d)))
 		})
 	})
@@ -556,7 +557,7 @@ func TestCutBelowPublished(t *testing.T) {
 		require.NoError(t, e.Store.Capabilities().RawLog.Truncate(t.Context(), cut))
 		synctest.Wait()
 		require.Equal(t, want, tablesOf(e))
-		e = e.Again(e.Kill(vfstest.KeepNone))
+		e = e.Again(e.Kill(memfs.KeepNone))
 		require.Equal(t, want, tablesOf(e))
 	})
 }
@@ -578,8 +579,8 @@ func TestOfficeFails(t *testing.T) {
 		require.NoError(t, e.Script.Win(t.Context(), false))
 		want := tablesOf(e)
 		require.Contains(t, want.Topics, "TBW102")
-		k := e.Kill(vfstest.KeepNone)
-		k.FS = vfstest.NewCrash(4)
+		k := e.Kill(memfs.KeepNone)
+		k.FS = memfs.New(4)
 		k2 := e.Again(k)
 		require.Equal(t, want, tablesOf(k2))
 	})
@@ -612,8 +613,8 @@ func TestConcurrentChanges(t *testing.T) {
 		want := tablesOf(e)
 		names := slices.Sorted(maps.Keys(want.Topics))
 		require.Len(t, slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, "own-") }), 8*16)
-		k := e.Kill(vfstest.KeepNone)
-		k.FS = vfstest.NewCrash(4)
+		k := e.Kill(memfs.KeepNone)
+		k.FS = memfs.New(4)
 		require.Equal(t, want, tablesOf(e.Again(k)))
 	})
 }
@@ -653,7 +654,7 @@ func TestLocks(t *testing.T) {
 			require.Equal(t, []int32{0}, lock("a", 0), "renewed")
 			// Locks survive the broker, also those renewed.
 			flushed()
-			e = e.Again(e.Kill(vfstest.KeepNone))
+			e = e.Again(e.Kill(memfs.KeepNone))
 			c = e.Connect(t)
 			require.Empty(t, lock("b", 0))
 			<-time.After(25 * time.Second)

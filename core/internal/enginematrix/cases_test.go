@@ -15,7 +15,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/replication"
-	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 )
 
 // cases are what every store shows under every replicator, but for those that
@@ -171,7 +171,7 @@ func testSendBack(t *testing.T, w *world) {
 		require.Equal(t, int32(i+1), v.ReconsumeTimes)
 		at = v.Position
 	}
-	w.kill(vfstest.KeepAll)
+	w.kill(memfs.KeepAll)
 	require.Len(t, w.read("%RETRY%G", 0), 2)
 	back(at, 0)
 	v := last("%DLQ%G", 0)
@@ -200,7 +200,7 @@ func testQuery(t *testing.T, w *world) {
 		require.Empty(t, w.find("T", "each", false))
 	}
 	check()
-	w.kill(vfstest.KeepAll)
+	w.kill(memfs.KeepAll)
 	check()
 }
 
@@ -226,7 +226,7 @@ func testLocks(t *testing.T, w *world) {
 	}
 	require.Equal(t, []int32{0, 1}, lock("a", 0, 1))
 	require.Equal(t, []int32{2}, lock("b", 0, 1, 2))
-	w.kill(vfstest.KeepAll)
+	w.kill(memfs.KeepAll)
 	require.Equal(t, []int32{3}, lock("c", 0, 1, 2, 3), "locks survive the broker")
 	require.Equal(t, []int32{0, 1}, lock("a", 0, 1), "so does their owner")
 }
@@ -254,7 +254,7 @@ func testOffsets(t *testing.T, w *world) {
 	w.send(enginetest.Message{Topic: "T", Body: "x"})
 	w.logged(func() { w.commit("G", "T", 0, 42) })
 	w.logged(func() { w.commit("G", "T", 1, 7) })
-	w.kill(vfstest.KeepAll)
+	w.kill(memfs.KeepAll)
 	require.Equal(t, int64(42), w.progress("G", "T", 0))
 	require.Equal(t, int64(7), w.progress("G", "T", 1))
 	w.commit("G", "T", 0, 43)
@@ -293,9 +293,9 @@ func testCatalog(t *testing.T, w *world) {
 		require.NotContains(t, want, fmt.Sprintf("topic T%d5", round))
 		// The files are as the last clean stop left them: there was none.
 		w.dead.Store(true)
-		w.medium.crash(t, vfstest.KeepAll)
-		disk := w.e.Kill(vfstest.KeepAll)
-		disk.FS = vfstest.NewCrash(1)
+		w.medium.crash(t, memfs.KeepAll)
+		disk := w.e.Kill(memfs.KeepAll)
+		disk.FS = memfs.New(1)
 		w.use(w.e.Again(disk))
 		require.Equal(t, want, catalog(w.e))
 	}
@@ -347,7 +347,7 @@ func testKill(t *testing.T, w *world) {
 		case <-time.After(enginetest.Patience):
 			t.Error("the producers do not get on")
 		}
-		w.kill(vfstest.KeepAll)
+		w.kill(memfs.KeepAll)
 		wg.Wait()
 		for q := range acked {
 			got := w.read("T", int32(q))
@@ -394,7 +394,7 @@ func testPowerLoss(t *testing.T, w *world) {
 		w.send(enginetest.Message{Topic: "T", Body: "behind it"}) // what it syncs includes the record of progress
 		want = append(want, "behind it")
 		before := catalog(w.e)
-		w.kill(vfstest.KeepNone)
+		w.kill(memfs.KeepNone)
 		require.Equal(t, want, w.read("T", 0))
 		require.Equal(t, before, catalog(w.e))
 		require.Equal(t, int64(len(want)-1), w.progress("G", "T", 0))
@@ -441,7 +441,7 @@ func testOfficeLost(t *testing.T, w *world) {
 	lose("kept", true)
 	require.Equal(t, []string{"first", "kept"}, w.read("T", 0))
 	w.send(enginetest.Message{Topic: "T", Body: "last"})
-	w.kill(vfstest.KeepAll)
+	w.kill(memfs.KeepAll)
 	require.Equal(t, []string{"first", "kept", "last"}, w.read("T", 0))
 }
 
@@ -495,7 +495,7 @@ func testCut(t *testing.T, w *world) {
 	require.Equal(t, []string{"stays"}, w.read("T", 0))
 	require.Equal(t, []string{"stays"}, w.find("T", "k", false))
 	w.send(enginetest.Message{Topic: "T", Body: "instead"})
-	w.kill(vfstest.KeepAll)
+	w.kill(memfs.KeepAll)
 	require.Equal(t, []string{"stays", "instead"}, w.read("T", 0))
 	require.Nil(t, w.e.K.Topics.Named("gone"))
 }
@@ -510,7 +510,7 @@ func testUnpublished(t *testing.T, w *world) {
 		w.c.Begin(command.ReqSendMessageV2, m.Header(false), []byte(strings.Repeat("x", 20_000)))
 		require.NoError(t, w.e.Script.WaitHeld(t.Context(), i+1))
 	}
-	w.kill(vfstest.KeepAll)
+	w.kill(memfs.KeepAll)
 	require.Equal(t, []string{"published"}, w.read("T", 0))
 	require.Equal(t, []string{"published"}, w.find("T", "k", false))
 	w.send(enginetest.Message{Topic: "T", Body: "next"})

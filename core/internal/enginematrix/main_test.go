@@ -18,7 +18,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
-	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
 )
@@ -126,7 +126,7 @@ func (w *world) newStore(p storage.Params) storage.Store {
 }
 
 // kill ends broker and store at this moment and starts them again.
-func (w *world) kill(keep vfstest.Keep) {
+func (w *world) kill(keep memfs.Keep) {
 	w.t.Helper()
 	w.dead.Store(true)
 	w.medium.crash(w.t, keep)

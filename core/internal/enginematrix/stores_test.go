@@ -21,7 +21,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
 	"github.com/hardpointmq/hardpoint/core/storage/storekit"
-	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 	"github.com/hardpointmq/hardpoint/plugins/storage/commitlog"
 	"github.com/hardpointmq/hardpoint/plugins/storage/pebble"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
@@ -33,7 +33,7 @@ type medium interface {
 	// factory makes stores on the medium as it is now.
 	factory() storage.Factory
 	// crash ends all that was opened; what was not synced is kept or not.
-	crash(tb testing.TB, keep vfstest.Keep)
+	crash(tb testing.TB, keep memfs.Keep)
 }
 
 // kinds are the stores. Only those with a disk can lose power.
@@ -45,7 +45,7 @@ var kinds = []struct {
 }{
 	{"memory", false, nil, func() medium { return &memory{enginetest.NewDisk().KV} }},
 	{"commitlog", true, plugin.Raw(`{"mappedFileSizeConsumeQueue": 4000, "maxHashSlotNum": 500, "maxIndexNum": 1000}`),
-		func() medium { return &files{vfstest.NewCrash(1)} }},
+		func() medium { return &files{memfs.New(1)} }},
 	{"pebble", true, plugin.Raw(`{"cacheBytes": 1048576, "memTableBytes": 1048576}`),
 		func() medium { return &tree{pebblefs.NewCrashableMem()} }},
 }
@@ -63,12 +63,12 @@ func (m *memory) factory() storage.Factory {
 		})
 }
 
-func (m *memory) crash(tb testing.TB, _ vfstest.Keep) { m.kv = m.kv.Copy(tb) }
+func (m *memory) crash(tb testing.TB, _ memfs.Keep) { m.kv = m.kv.Copy(tb) }
 
-type files struct{ fs *vfstest.Crash }
+type files struct{ fs *memfs.FS }
 
-func (f *files) factory() storage.Factory              { return commitlog.NewFactoryOn(f.fs) }
-func (f *files) crash(_ testing.TB, keep vfstest.Keep) { f.fs = f.fs.Crash(keep) }
+func (f *files) factory() storage.Factory            { return commitlog.NewFactoryOn(f.fs) }
+func (f *files) crash(_ testing.TB, keep memfs.Keep) { f.fs = f.fs.Crash(keep) }
 
 type tree struct{ fs *pebblefs.MemFS }
 
@@ -77,9 +77,9 @@ func (t *tree) factory() storage.Factory {
 	return pebble.NewFactoryOn(func() pebblefs.FS { return fs })
 }
 
-func (t *tree) crash(_ testing.TB, keep vfstest.Keep) {
+func (t *tree) crash(_ testing.TB, keep memfs.Keep) {
 	cfg := pebblefs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))}
-	if keep == vfstest.KeepAll {
+	if keep == memfs.KeepAll {
 		cfg.UnsyncedDataPercent = 100
 	}
 	t.fs = t.fs.CrashClone(cfg)

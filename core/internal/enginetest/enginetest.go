@@ -36,7 +36,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage/storekit"
 	"github.com/hardpointmq/hardpoint/core/transport/transporttest"
 	"github.com/hardpointmq/hardpoint/core/vfs"
-	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 )
 
 // Patience is how long a test waits for what must happen; it is only used up
@@ -74,7 +74,7 @@ func (k KV) Copy(tb testing.TB) KV {
 }
 
 // NewDisk makes an empty one.
-func NewDisk() *Disk { return &Disk{KV: KV{&storekit.MemKV{}}, FS: vfstest.NewCrash(1)} }
+func NewDisk() *Disk { return &Disk{KV: KV{&storekit.MemKV{}}, FS: memfs.New(1)} }
 
 // Options say how an Engine is made; the zero value is a leader on the scripted
 // replicator with an empty disk.
@@ -266,12 +266,12 @@ func (e *Engine) Stop() {
 
 // Kill leaves a copy of the disk as a crash at this moment would, and stops the
 // engine. Only what was synced of its files is kept.
-func (e *Engine) Kill(keep vfstest.Keep) *Disk {
+func (e *Engine) Kill(keep memfs.Keep) *Disk {
 	e.tb.Helper()
 	kv := e.Disk.KV.Copy(e.tb)
 	var fs vfs.FS
 	switch f := e.Disk.FS.(type) {
-	case *vfstest.Crash:
+	case *memfs.FS:
 		fs = f.Crash(keep)
 	default:
 		e.tb.Fatalf("%T cannot crash", f)

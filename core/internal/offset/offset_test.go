@@ -13,7 +13,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/replication"
-	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 )
 
@@ -59,8 +59,8 @@ func TestProgress(t *testing.T) {
 				<-time.After(1100 * time.Millisecond)
 				synctest.Wait()
 				// kill -9 and power loss: it is a record of the log within a second.
-				d := e.Kill(vfstest.KeepNone)
-				d.FS = vfstest.NewCrash(1)
+				d := e.Kill(memfs.KeepNone)
+				d.FS = memfs.New(1)
 				e = e.Again(d)
 				c = e.Connect(t)
 				require.Equal(t, int64(7), query(c, "G", "T", false).Int("offset"))

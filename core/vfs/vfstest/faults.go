@@ -348,3 +348,7 @@ func (f *Faults) Usage(dir string) (u vfs.Usage, err error) {
 	f.spaceUsage(&u)
 	return u, nil
 }
+
+func pathError(op, name string, err error) error {
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}

@@ -11,12 +11,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hardpointmq/hardpoint/core/vfs"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
 )
 
-func newFaults(t *testing.T) (*vfstest.Faults, *vfstest.Crash) {
+func mustOpen(t require.TestingT, fsys vfs.FS, name string) vfs.File {
+	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	require.NoError(t, err)
+	return f
+}
+
+func mustWrite(t require.TestingT, f vfs.File, data string, off int64) {
+	_, err := f.WriteAt([]byte(data), off)
+	require.NoError(t, err)
+}
+
+func content(t require.TestingT, fsys vfs.FS, name string) string {
+	data, err := vfs.ReadFile(fsys, name)
+	require.NoError(t, err)
+	return string(data)
+}
+
+func newFaults(t *testing.T) (*vfstest.Faults, *memfs.FS) {
 	t.Helper()
-	c := crashFS(t, 1)
+	c := memfs.New(1)
+	require.NoError(t, vfs.EnsureDir(c, "/data"))
 	return vfstest.NewFaults(c), c
 }
 
@@ -136,7 +155,7 @@ func TestFaultsAfter(t *testing.T) {
 	require.Nil(t, g)
 	_, err = c.Stat("/data/g")
 	require.NoError(t, err, "the file was created")
-	require.Equal(t, "done", content(t, c.Crash(vfstest.KeepNone), "/data/f"))
+	require.Equal(t, "done", content(t, c.Crash(memfs.KeepNone), "/data/f"))
 }
 
 // A hook may hang in one operation while others go on.

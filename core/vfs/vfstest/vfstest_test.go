@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"github.com/hardpointmq/hardpoint/core/vfs"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
 )
 
 func newCrash(t *testing.T) (vfs.FS, string) {
 	t.Helper()
-	c := vfstest.NewCrash(1)
+	c := memfs.New(1)
 	if err := vfs.EnsureDir(c, "/data"); err != nil {
 		t.Fatal(err)
 	}
@@ -18,7 +19,6 @@ func newCrash(t *testing.T) (vfs.FS, string) {
 
 func TestSuite(t *testing.T) {
 	for name, newFS := range map[string]func(*testing.T) (vfs.FS, string){
-		"Crash": newCrash,
 		"FaultsOverCrash": func(t *testing.T) (vfs.FS, string) {
 			c, dir := newCrash(t)
 			return vfstest.NewFaults(c), dir

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
-	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 )
 
 // raw encodes a configuration that differs from the defaults; the key index's
@@ -39,7 +39,7 @@ func TestConformanceOnDisk(t *testing.T) {
 	storagetest.Run(t, storagetest.Harness{
 		Factory: NewFactoryOn(d), Config: raw(t, nil), Form: "crash_disk",
 		Dir:   func(testing.TB) string { return fmt.Sprintf("/data/%d", dirs.Add(1)) },
-		Crash: func(testing.TB, string) { d.crash(vfstest.KeepNone) },
+		Crash: func(testing.TB, string) { d.crash(memfs.KeepNone) },
 	})
 }
 

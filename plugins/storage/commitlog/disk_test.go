@@ -5,20 +5,20 @@ import (
 	"sync/atomic"
 
 	"github.com/hardpointmq/hardpoint/core/vfs"
-	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 )
 
 // disk is a file system that can lose its power: calls go to what the last
 // crash left; files opened before are dead.
-type disk struct{ cur atomic.Pointer[vfstest.Crash] }
+type disk struct{ cur atomic.Pointer[memfs.FS] }
 
 func newDisk(seed uint64) *disk {
 	d := &disk{}
-	d.cur.Store(vfstest.NewCrash(seed))
+	d.cur.Store(memfs.New(seed))
 	return d
 }
 
-func (d *disk) crash(keep vfstest.Keep) { d.cur.Store(d.cur.Load().Crash(keep)) }
+func (d *disk) crash(keep memfs.Keep) { d.cur.Store(d.cur.Load().Crash(keep)) }
 
 func (d *disk) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
 	return d.cur.Load().OpenFile(name, flag, perm)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/vfs"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
 )
 
@@ -67,7 +68,7 @@ func TestShortWriteKeepsNothing(t *testing.T) {
 		require.NoError(t, r.send(queueN(0), 20))
 		require.NoError(t, r.send(queueN(1), 20))
 		r.verify()
-		d.crash(vfstest.KeepAll)
+		d.crash(memfs.KeepAll)
 		_ = r.s.Shutdown(background(t))
 		r.start()
 		require.Empty(t, r.s.State().Damaged, "what the failed write left was wiped")
@@ -87,7 +88,7 @@ func TestWriteOfUnknownExtentFails(t *testing.T) {
 	require.ErrorIs(t, r.send(queueN(0), 300), storage.ErrFailed)
 	require.Len(t, r.failed, 1)
 	r.verify()
-	d.crash(vfstest.KeepAll)
+	d.crash(memfs.KeepAll)
 	_ = r.s.Shutdown(background(t))
 	f.Clear()
 	r.start()
@@ -118,7 +119,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		r.verify()
 		require.Empty(t, r.failed)
-		d.crash(vfstest.KeepAll)
+		d.crash(memfs.KeepAll)
 		_ = r.s.Shutdown(background(t))
 		r.start()
 		require.Empty(t, r.s.State().Damaged)
@@ -139,7 +140,7 @@ func TestNoMappings(t *testing.T) {
 	r.stop()
 	r.start()
 	r.verify()
-	d.crash(vfstest.KeepAll)
+	d.crash(memfs.KeepAll)
 	_ = r.s.Shutdown(background(t))
 	r.start()
 	r.verify()
@@ -177,7 +178,7 @@ func TestManyQueues(t *testing.T) {
 	}
 	r.verify()
 	require.NoError(t, r.s.flushDerived(true))
-	d.crash(vfstest.KeepAll)
+	d.crash(memfs.KeepAll)
 	_ = r.s.Shutdown(background(t))
 	r.start()
 	r.verify()

@@ -12,14 +12,14 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
 	"github.com/hardpointmq/hardpoint/core/vfs"
-	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 )
 
 const fuzzSegment = 4096
 
 // fuzzLog makes a small log of two segments; the content is what a store wrote.
 func fuzzLog(f testing.TB) []byte {
-	d := vfstest.NewCrash(1)
+	d := memfs.New(1)
 	s := openOn(f, d, storage.Params{Settings: plugin.Settings{Dir: "/s"}, Segment: fuzzSegment}, nil)
 	seq := storagetest.OpenSequencer(f, s, plugin.SystemClock{}, 1)
 	w := storagetest.NewWriter(message.IndexRules{})
@@ -56,7 +56,7 @@ func checkMutated(t *testing.T, log []byte, at uint16, change []byte) {
 	if int(at) < len(b) {
 		copy(b[at:], change)
 	}
-	d := vfstest.NewCrash(1)
+	d := memfs.New(1)
 	require.NoError(t, vfs.EnsureDir(d, "/s/commitlog"))
 	for i := range 2 {
 		require.NoError(t, vfs.WriteFileAtomic(d, "/s/commitlog/"+fileName(int64(i*fuzzSegment)), b[i*fuzzSegment:(i+1)*fuzzSegment]))

@@ -11,7 +11,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/vfs"
-	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 )
 
 // filled is a rig with records in several segments that was killed.
@@ -27,7 +27,7 @@ func filled(t *testing.T, n int) (*rig, *disk) {
 
 func (r *rig) kill(d *disk) {
 	r.t.Helper()
-	d.crash(vfstest.KeepAll)
+	d.crash(memfs.KeepAll)
 	_ = r.s.Shutdown(background(r.t))
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
 	"github.com/hardpointmq/hardpoint/core/vfs"
-	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 )
 
 const (
@@ -212,7 +212,7 @@ func TestKillLosesNothing(t *testing.T) {
 					for range 60 {
 						require.NoError(t, r.send(queueN(rng.IntN(5)), rng.IntN(900)))
 					}
-					d.crash(vfstest.KeepAll)
+					d.crash(memfs.KeepAll)
 					_ = r.s.Shutdown(background(t))
 					r.start()
 					require.Empty(t, r.s.State().Damaged)
@@ -229,7 +229,7 @@ func TestKillLosesNothing(t *testing.T) {
 func TestPowerLoss(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			keep := []vfstest.Keep{vfstest.KeepRandom, vfstest.KeepRandom, vfstest.KeepNone}[seed%3]
+			keep := []memfs.Keep{memfs.KeepRandom, memfs.KeepRandom, memfs.KeepNone}[seed%3]
 			mode := []storage.PublishMode{storage.Immediate, storage.Explicit}[seed%2]
 			d := newDisk(seed)
 			r := newRig(t, d, mode, nil)

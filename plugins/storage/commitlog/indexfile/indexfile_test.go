@@ -9,6 +9,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/vfs"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
 )
 
@@ -56,7 +57,7 @@ func check(t *testing.T, x *File, n int) {
 
 // TestLayout checks the bytes against RocketMQ's layout.
 func TestLayout(t *testing.T) {
-	fsys := vfstest.NewCrash(1)
+	fsys := memfs.New(1)
 	x := create(t, fsys, nil)
 	require.NoError(t, x.Put(message.Key{Hash: 9, At: 1000, StoreTime: 5000}))
 	require.NoError(t, x.Put(message.Key{Hash: 2, At: 2000, StoreTime: 8500}))
@@ -83,7 +84,7 @@ func TestLayout(t *testing.T) {
 func TestFindCutRebuild(t *testing.T) {
 	for _, mapped := range []bool{true, false} {
 		t.Run(fmt.Sprint(mapped), func(t *testing.T) {
-			f := vfstest.NewFaults(vfstest.NewCrash(1))
+			f := vfstest.NewFaults(memfs.New(1))
 			if !mapped {
 				f.Add(vfstest.Rule{Op: vfstest.OpMap, Err: vfs.ErrMapUnsupported})
 			}
@@ -117,7 +118,7 @@ func TestFindCutRebuild(t *testing.T) {
 }
 
 func TestOpenDamaged(t *testing.T) {
-	fsys := vfstest.NewCrash(1)
+	fsys := memfs.New(1)
 	x := create(t, fsys, nil)
 	fill(t, x, 10)
 	x.H.Count = 99

@@ -1,4 +1,4 @@
-package vfstest
+package memfs
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ type content struct {
 	data    []byte // what is seen; mappings share its memory, so it must not move while there are any
 	durable []byte // what a crash leaves
 	mtime   time.Time
-	dirty   span                       // of data: all bytes that may differ from durable lie in here
-	maps    map[*crashMapping]struct{} // live
+	dirty   span                  // of data: all bytes that may differ from durable lie in here
+	maps    map[*mapping]struct{} // live
 }
 
 // span is a range of bytes, [lo, hi); empty when lo >= hi.
@@ -81,8 +81,8 @@ func (c *content) sync(s span) {
 		return
 	}
 	c.growDurable(s.hi)
-	for lo := s.lo - s.lo%crashPage; lo < s.hi; lo += crashPage {
-		hi := min(lo+crashPage, int64(len(c.data)), int64(len(c.durable)))
+	for lo := s.lo - s.lo%page; lo < s.hi; lo += page {
+		hi := min(lo+page, int64(len(c.data)), int64(len(c.durable)))
 		diskCopy(c.durable[lo:hi], c.data[lo:hi])
 	}
 }
@@ -149,9 +149,9 @@ func (c *content) afterCrash(to *content, keep Keep, rng *rand.Rand) {
 	copy(to.data, c.durable)
 	if keep != KeepNone {
 		hi := min(c.dirty.hi, int64(size), int64(len(c.data)))
-		for lo := c.dirty.lo - c.dirty.lo%crashPage; lo < hi; lo += crashPage {
+		for lo := c.dirty.lo - c.dirty.lo%page; lo < hi; lo += page {
 			if keep == KeepAll || rng.IntN(2) > 0 {
-				end := min(lo+crashPage, hi)
+				end := min(lo+page, hi)
 				diskCopy(to.data[lo:end], c.data[lo:end])
 			}
 		}
@@ -159,8 +159,8 @@ func (c *content) afterCrash(to *content, keep Keep, rng *rand.Rand) {
 	to.durable = bytes.Clone(to.data)
 }
 
-type crashFile struct {
-	fs     *Crash
+type file struct {
+	fs     *FS
 	node   *node
 	name   string
 	flag   int
@@ -168,14 +168,14 @@ type crashFile struct {
 	closed atomic.Bool
 }
 
-var _ vfs.File = (*crashFile)(nil)
+var _ vfs.File = (*file)(nil)
 
-func (f *crashFile) writable() bool { return f.flag&(os.O_WRONLY|os.O_RDWR) != 0 }
+func (f *file) writable() bool { return f.flag&(os.O_WRONLY|os.O_RDWR) != 0 }
 
-func (f *crashFile) readable() bool { return f.flag&os.O_WRONLY == 0 }
+func (f *file) readable() bool { return f.flag&os.O_WRONLY == 0 }
 
 // alive is called with content.mu held, so that an operation is either before the crash or after it.
-func (f *crashFile) alive() error {
+func (f *file) alive() error {
 	if f.closed.Load() {
 		return fs.ErrClosed
 	}
@@ -190,7 +190,7 @@ var (
 	errWriteOnly = fmt.Errorf("%w: file is not open for reading", fs.ErrPermission)
 )
 
-func (f *crashFile) ReadAt(p []byte, off int64) (int, error) {
+func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	c := &f.node.content
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -216,7 +216,7 @@ func (f *crashFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func (f *crashFile) WriteAt(p []byte, off int64) (int, error) {
+func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	c := &f.node.content
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,7 +241,7 @@ func (f *crashFile) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-func (f *crashFile) mayWrite(off, size int64) error {
+func (f *file) mayWrite(off, size int64) error {
 	if err := f.alive(); err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (f *crashFile) mayWrite(off, size int64) error {
 }
 
 // locking runs do with the content locked, if [off, off+size) may be written.
-func (f *crashFile) locking(op string, off, size int64, do func(c *content) error) error {
+func (f *file) locking(op string, off, size int64, do func(c *content) error) error {
 	c := &f.node.content
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,7 +269,7 @@ func (f *crashFile) locking(op string, off, size int64, do func(c *content) erro
 	return nil
 }
 
-func (f *crashFile) Close() error {
+func (f *file) Close() error {
 	if f.closed.Swap(true) {
 		return pathError("close", f.name, fs.ErrClosed)
 	}
@@ -279,11 +279,11 @@ func (f *crashFile) Close() error {
 	return nil
 }
 
-func (f *crashFile) Name() string { return f.name }
+func (f *file) Name() string { return f.name }
 
-func (f *crashFile) Fd() uintptr { return vfs.NoFd }
+func (f *file) Fd() uintptr { return vfs.NoFd }
 
-func (f *crashFile) Size() (int64, error) {
+func (f *file) Size() (int64, error) {
 	size, _ := f.node.content.stat()
 	if err := f.alive(); err != nil {
 		return 0, pathError("stat", f.name, err)
@@ -291,14 +291,14 @@ func (f *crashFile) Size() (int64, error) {
 	return size, nil
 }
 
-func (f *crashFile) Truncate(size int64) error {
+func (f *file) Truncate(size int64) error {
 	return f.locking("truncate", 0, size, func(c *content) error {
 		c.mtime = f.fs.clock()
 		return c.resize(size)
 	})
 }
 
-func (f *crashFile) Reserve(off, size int64) error {
+func (f *file) Reserve(off, size int64) error {
 	return f.locking("reserve", off, size, func(c *content) error {
 		if size == 0 || off+size <= int64(len(c.data)) {
 			return nil
@@ -307,7 +307,7 @@ func (f *crashFile) Reserve(off, size int64) error {
 	})
 }
 
-func (f *crashFile) ZeroRange(off, size int64) error {
+func (f *file) ZeroRange(off, size int64) error {
 	return f.locking("zero", off, size, func(c *content) error {
 		end := min(off+size, int64(len(c.data)))
 		if off < end {
@@ -319,12 +319,12 @@ func (f *crashFile) ZeroRange(off, size int64) error {
 	})
 }
 
-func (f *crashFile) Sync() error { return f.sync("fsync") }
+func (f *file) Sync() error { return f.sync("fsync") }
 
-func (f *crashFile) SyncData() error { return f.sync("fdatasync") }
+func (f *file) SyncData() error { return f.sync("fdatasync") }
 
 // sync works on a file that is open for reading only too, as fsync does.
-func (f *crashFile) sync(op string) error {
+func (f *file) sync(op string) error {
 	c := &f.node.content
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -335,7 +335,7 @@ func (f *crashFile) sync(op string) error {
 	return nil
 }
 
-func (f *crashFile) Map(off, size int64, writable bool) (vfs.Mapping, error) {
+func (f *file) Map(off, size int64, writable bool) (vfs.Mapping, error) {
 	c := &f.node.content
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -357,9 +357,9 @@ func (f *crashFile) Map(off, size int64, writable bool) (vfs.Mapping, error) {
 		if room := length + max(min(length, 64<<20), 1<<20); int64(cap(c.data)) < room {
 			c.move(length, room) // room to grow while mapped
 		}
-		c.maps = map[*crashMapping]struct{}{}
+		c.maps = map[*mapping]struct{}{}
 	}
-	m := &crashMapping{fs: f.fs, content: c, data: c.data[off : off+size : off+size], off: off, size: size, writable: writable, name: f.name}
+	m := &mapping{fs: f.fs, content: c, data: c.data[off : off+size : off+size], off: off, size: size, writable: writable, name: f.name}
 	c.maps[m] = struct{}{}
 	if writable {
 		c.dirty = c.dirty.hull(m.span())
@@ -367,8 +367,8 @@ func (f *crashFile) Map(off, size int64, writable bool) (vfs.Mapping, error) {
 	return m, nil
 }
 
-type crashMapping struct {
-	fs        *Crash
+type mapping struct {
+	fs        *FS
 	content   *content
 	data      []byte // nil after Close
 	off, size int64
@@ -376,13 +376,13 @@ type crashMapping struct {
 	name      string
 }
 
-var _ vfs.Mapping = (*crashMapping)(nil)
+var _ vfs.Mapping = (*mapping)(nil)
 
-func (m *crashMapping) span() span { return span{m.off, m.off + m.size} }
+func (m *mapping) span() span { return span{m.off, m.off + m.size} }
 
-func (m *crashMapping) Bytes() []byte { return m.data }
+func (m *mapping) Bytes() []byte { return m.data }
 
-func (m *crashMapping) check(op string, off, n int64) error {
+func (m *mapping) check(op string, off, n int64) error {
 	var err error
 	switch {
 	case m.data == nil:
@@ -397,7 +397,7 @@ func (m *crashMapping) check(op string, off, n int64) error {
 	return pathError(op, m.name, err)
 }
 
-func (m *crashMapping) Sync(off, n int64) error {
+func (m *mapping) Sync(off, n int64) error {
 	m.content.mu.Lock()
 	defer m.content.mu.Unlock()
 	if err := m.check("msync", off, n); err != nil {
@@ -409,7 +409,7 @@ func (m *crashMapping) Sync(off, n int64) error {
 	return nil
 }
 
-func (m *crashMapping) Advise(off, n int64, a vfs.Advice) error {
+func (m *mapping) Advise(off, n int64, a vfs.Advice) error {
 	if err := m.check("madvise", off, n); err != nil {
 		return err
 	}
@@ -419,18 +419,18 @@ func (m *crashMapping) Advise(off, n int64, a vfs.Advice) error {
 	return nil
 }
 
-func (m *crashMapping) Resident(off, n int64) (int64, error) {
+func (m *mapping) Resident(off, n int64) (int64, error) {
 	if err := m.check("mincore", off, n); err != nil {
 		return 0, err
 	}
 	return n, nil
 }
 
-func (m *crashMapping) Lock(off, n int64) error { return m.check("mlock", off, n) }
+func (m *mapping) Lock(off, n int64) error { return m.check("mlock", off, n) }
 
-func (m *crashMapping) Unlock(off, n int64) error { return m.check("munlock", off, n) }
+func (m *mapping) Unlock(off, n int64) error { return m.check("munlock", off, n) }
 
-func (m *crashMapping) Close() error {
+func (m *mapping) Close() error {
 	m.content.mu.Lock()
 	defer m.content.mu.Unlock()
 	if err := m.check("munmap", 0, 0); err != nil && !errors.Is(err, ErrCrashed) {

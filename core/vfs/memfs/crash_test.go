@@ -1,4 +1,4 @@
-package vfstest_test
+package memfs_test
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hardpointmq/hardpoint/core/vfs"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
 )
 
@@ -30,7 +31,7 @@ func mustWrite(t require.TestingT, f vfs.File, data string, off int64) {
 }
 
 // durableFile returns a file whose name and content survive.
-func durableFile(t *testing.T, c *vfstest.Crash, name, content string) vfs.File {
+func durableFile(t *testing.T, c *memfs.FS, name, content string) vfs.File {
 	t.Helper()
 	f := mustOpen(t, c, name)
 	mustWrite(t, f, content, 0)
@@ -39,11 +40,15 @@ func durableFile(t *testing.T, c *vfstest.Crash, name, content string) vfs.File 
 	return f
 }
 
-func crashFS(t *testing.T, seed uint64) *vfstest.Crash {
+func newFS(t *testing.T, seed uint64) *memfs.FS {
 	t.Helper()
-	c := vfstest.NewCrash(seed)
+	c := memfs.New(seed)
 	require.NoError(t, vfs.EnsureDir(c, "/data"))
 	return c
+}
+
+func TestSuite(t *testing.T) {
+	vfstest.Run(t, vfstest.Harness{New: func(t *testing.T) (vfs.FS, string) { return newFS(t, 1), "/data" }})
 }
 
 func content(t require.TestingT, fsys vfs.FS, name string) string {
@@ -112,57 +117,57 @@ func TestCrashContent(t *testing.T) {
 		}, old[:page] + "one" + old[page+3:], old[:page] + "two" + old[page+3:]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := crashFS(t, 1)
+			c := newFS(t, 1)
 			test.do(t, durableFile(t, c, "/data/f", old))
-			require.Equal(t, test.wantNone, content(t, c.Crash(vfstest.KeepNone), "/data/f"), "KeepNone")
-			require.Equal(t, test.wantAll, content(t, c.Crash(vfstest.KeepAll), "/data/f"), "KeepAll")
+			require.Equal(t, test.wantNone, content(t, c.Crash(memfs.KeepNone), "/data/f"), "KeepNone")
+			require.Equal(t, test.wantAll, content(t, c.Crash(memfs.KeepAll), "/data/f"), "KeepAll")
 		})
 	}
 }
 
 func TestCrashSyncedLengthSurvivesSecondCrash(t *testing.T) {
-	c := crashFS(t, 1)
+	c := newFS(t, 1)
 	durableFile(t, c, "/data/f", "content")
-	c = c.Crash(vfstest.KeepNone).Crash(vfstest.KeepNone)
+	c = c.Crash(memfs.KeepNone).Crash(memfs.KeepNone)
 	require.Equal(t, "content", content(t, c, "/data/f"))
 }
 
 func TestCrashNames(t *testing.T) {
 	for name, test := range map[string]struct {
-		do                func(*testing.T, *vfstest.Crash)
+		do                func(*testing.T, *memfs.FS)
 		wantNone, wantAll []string
 	}{
-		"created": {func(t *testing.T, c *vfstest.Crash) {
+		"created": {func(t *testing.T, c *memfs.FS) {
 			require.NoError(t, mustOpen(t, c, "/data/new").Sync()) // does not make the name durable
 		}, []string{"a", "b"}, []string{"a", "b", "new"}},
-		"created and synced": {func(t *testing.T, c *vfstest.Crash) {
+		"created and synced": {func(t *testing.T, c *memfs.FS) {
 			mustOpen(t, c, "/data/new")
 			require.NoError(t, c.SyncDir("/data"))
 		}, []string{"a", "b", "new"}, []string{"a", "b", "new"}},
-		"parent synced only": {func(t *testing.T, c *vfstest.Crash) {
+		"parent synced only": {func(t *testing.T, c *memfs.FS) {
 			mustOpen(t, c, "/data/new")
 			require.NoError(t, c.SyncDir("/"))
 		}, []string{"a", "b"}, []string{"a", "b", "new"}},
-		"removed": {func(t *testing.T, c *vfstest.Crash) {
+		"removed": {func(t *testing.T, c *memfs.FS) {
 			require.NoError(t, c.Remove("/data/a"))
 		}, []string{"a", "b"}, []string{"b"}},
-		"removed and synced": {func(t *testing.T, c *vfstest.Crash) {
+		"removed and synced": {func(t *testing.T, c *memfs.FS) {
 			require.NoError(t, c.RemoveAll("/data/a"))
 			require.NoError(t, c.SyncDir("/data"))
 		}, []string{"b"}, []string{"b"}},
-		"renamed": {func(t *testing.T, c *vfstest.Crash) {
+		"renamed": {func(t *testing.T, c *memfs.FS) {
 			require.NoError(t, c.Rename("/data/a", "/data/c"))
 		}, []string{"a", "b"}, []string{"b", "c"}},
-		"renamed over and synced": {func(t *testing.T, c *vfstest.Crash) {
+		"renamed over and synced": {func(t *testing.T, c *memfs.FS) {
 			require.NoError(t, c.Rename("/data/a", "/data/b"))
 			require.NoError(t, c.SyncDir("/data"))
 		}, []string{"b"}, []string{"b"}},
-		"created in a lost directory": {func(t *testing.T, c *vfstest.Crash) {
+		"created in a lost directory": {func(t *testing.T, c *memfs.FS) {
 			require.NoError(t, c.MkdirAll("/data/d"))
 			mustOpen(t, c, "/data/d/f")
 			require.NoError(t, c.SyncDir("/data/d"))
 		}, []string{"a", "b"}, []string{"a", "b", "d"}},
-		"moved to another directory, synced there": {func(t *testing.T, c *vfstest.Crash) {
+		"moved to another directory, synced there": {func(t *testing.T, c *memfs.FS) {
 			require.NoError(t, vfs.EnsureDir(c, "/data/d"))
 			mustOpen(t, c, "/data/new")
 			require.NoError(t, c.Rename("/data/new", "/data/d/new"))
@@ -170,11 +175,11 @@ func TestCrashNames(t *testing.T) {
 		}, []string{"a", "b", "d"}, []string{"a", "b", "d"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := crashFS(t, 1)
+			c := newFS(t, 1)
 			durableFile(t, c, "/data/a", "A")
 			durableFile(t, c, "/data/b", "B")
 			test.do(t, c)
-			for keep, want := range map[vfstest.Keep][]string{vfstest.KeepNone: test.wantNone, vfstest.KeepAll: test.wantAll} {
+			for keep, want := range map[memfs.Keep][]string{memfs.KeepNone: test.wantNone, memfs.KeepAll: test.wantAll} {
 				got, err := c.Crash(keep).List("/data")
 				require.NoError(t, err)
 				require.Equal(t, want, got, "keep %d", keep)
@@ -185,7 +190,7 @@ func TestCrashNames(t *testing.T) {
 
 // Over many outcomes of one crash everything allowed must occur, and nothing else.
 func TestCrashRandomOutcomes(t *testing.T) {
-	c := crashFS(t, 7)
+	c := newFS(t, 7)
 	f := durableFile(t, c, "/data/f", strings.Repeat("o", 2*page))
 	mustWrite(t, f, strings.Repeat("n", 2*page), 0)
 	mustWrite(t, f, "t", 2*page)
@@ -196,7 +201,7 @@ func TestCrashRandomOutcomes(t *testing.T) {
 
 	contents, places := map[string]bool{}, map[string]bool{}
 	for range 300 {
-		after := c.Crash(vfstest.KeepRandom)
+		after := c.Crash(memfs.KeepRandom)
 		got := content(t, after, "/data/f")
 		seen := ""
 		for off := 0; off < len(got); off += page {
@@ -226,13 +231,13 @@ func TestCrashRandomOutcomes(t *testing.T) {
 
 func TestCrashIsReproducible(t *testing.T) {
 	outcome := func() string {
-		c := crashFS(t, 99)
+		c := newFS(t, 99)
 		f := durableFile(t, c, "/data/f", "")
 		mustWrite(t, f, strings.Repeat("x", 64*page), 0)
 		for _, name := range []string{"p", "q", "r", "s"} {
 			mustOpen(t, c, "/data/"+name)
 		}
-		after := c.Crash(vfstest.KeepRandom)
+		after := c.Crash(memfs.KeepRandom)
 		names, err := after.List("/data")
 		require.NoError(t, err)
 		return strings.Join(names, " ") + content(t, after, "/data/f")
@@ -242,13 +247,13 @@ func TestCrashIsReproducible(t *testing.T) {
 }
 
 func TestCrashKillsOldHandles(t *testing.T) {
-	c := crashFS(t, 1)
+	c := newFS(t, 1)
 	f := durableFile(t, c, "/data/f", "content")
 	lock, err := c.Lock("/data/lock")
 	require.NoError(t, err)
 	m, err := f.Map(0, 7, true)
 	require.NoError(t, err)
-	after := c.Crash(vfstest.KeepAll)
+	after := c.Crash(memfs.KeepAll)
 
 	copy(m.Bytes(), "CONTENT") // allowed, but nobody sees it
 	for name, call := range map[string]func() error{
@@ -264,7 +269,7 @@ func TestCrashKillsOldHandles(t *testing.T) {
 		"SyncDir":  func() error { return c.SyncDir("/data") },
 		"Lock":     func() error { _, err := c.Lock("/data/lock"); return err },
 	} {
-		require.ErrorIs(t, call(), vfstest.ErrCrashed, name)
+		require.ErrorIs(t, call(), memfs.ErrCrashed, name)
 	}
 	require.NoError(t, f.Close())
 	require.NoError(t, m.Close())
@@ -276,7 +281,7 @@ func TestCrashKillsOldHandles(t *testing.T) {
 }
 
 func TestCrashClock(t *testing.T) {
-	c := crashFS(t, 1)
+	c := newFS(t, 1)
 	now := time.Unix(1000, 0)
 	c.SetClock(func() time.Time { return now })
 	durableFile(t, c, "/data/f", "x")
@@ -288,7 +293,7 @@ func TestCrashClock(t *testing.T) {
 
 // A crash in the middle of traffic; the race detector watches.
 func TestCrashConcurrent(t *testing.T) {
-	c := crashFS(t, 1)
+	c := newFS(t, 1)
 	f := durableFile(t, c, "/data/f", strings.Repeat("x", 16*page))
 	m, err := f.Map(0, 16*page, true)
 	require.NoError(t, err)
@@ -298,7 +303,7 @@ func TestCrashConcurrent(t *testing.T) {
 		wg.Go(func() {
 			for i := 0; ; i++ {
 				if err := step(); err != nil {
-					if !errors.Is(err, vfstest.ErrCrashed) {
+					if !errors.Is(err, memfs.ErrCrashed) {
 						t.Error(err)
 					}
 					return
@@ -315,7 +320,7 @@ func TestCrashConcurrent(t *testing.T) {
 	for range 3 {
 		<-started
 	}
-	after := c.Crash(vfstest.KeepRandom)
+	after := c.Crash(memfs.KeepRandom)
 	wg.Wait()
 	require.Len(t, content(t, after, "/data/f"), 16*page)
 }
@@ -326,7 +331,7 @@ func TestWriteFileAtomicUnderFaults(t *testing.T) {
 		vfstest.OpOpen, vfstest.OpWrite, vfstest.OpSync, vfstest.OpClose, vfstest.OpRename, vfstest.OpSyncDir,
 	} {
 		t.Run(op.String(), func(t *testing.T) {
-			c := crashFS(t, 1)
+			c := newFS(t, 1)
 			faults := vfstest.NewFaults(c)
 			require.NoError(t, vfs.WriteFileAtomic(faults, "/data/f", []byte("old")))
 			faults.Fail(op, "", 1, syscall.EIO)
@@ -340,7 +345,7 @@ func TestWriteFileAtomicUnderFaults(t *testing.T) {
 			}
 			require.Equal(t, want, content(t, c, "/data/f"))
 			require.NoError(t, vfs.WriteFileAtomic(faults, "/data/f", []byte("newer")))
-			require.Equal(t, "newer", content(t, c.Crash(vfstest.KeepNone), "/data/f"))
+			require.Equal(t, "newer", content(t, c.Crash(memfs.KeepNone), "/data/f"))
 		})
 	}
 }
@@ -348,11 +353,11 @@ func TestWriteFileAtomicUnderFaults(t *testing.T) {
 func TestWriteFileAtomicUnderCrashes(t *testing.T) {
 	power := errors.New("power off")
 	for step := 1; ; step++ {
-		for _, keep := range []vfstest.Keep{vfstest.KeepNone, vfstest.KeepRandom, vfstest.KeepAll} {
-			c := crashFS(t, uint64(step))
+		for _, keep := range []memfs.Keep{memfs.KeepNone, memfs.KeepRandom, memfs.KeepAll} {
+			c := newFS(t, uint64(step))
 			require.NoError(t, vfs.WriteFileAtomic(c, "/data/f", []byte("old content")))
 			faults := vfstest.NewFaults(c)
-			var after *vfstest.Crash
+			var after *memfs.FS
 			left := step
 			faults.SetHook(func(vfstest.Call) error {
 				if left--; left == 0 {
@@ -379,10 +384,10 @@ func TestWriteFileAtomicUnderCrashes(t *testing.T) {
 }
 
 func TestEnsureDirSurvives(t *testing.T) {
-	c := vfstest.NewCrash(1)
+	c := memfs.New(1)
 	require.NoError(t, vfs.EnsureDir(c, "/a/b/c"))
 	require.NoError(t, c.MkdirAll("/a/x/y"))
-	c = c.Crash(vfstest.KeepNone)
+	c = c.Crash(memfs.KeepNone)
 	info, err := c.Stat("/a/b/c")
 	require.NoError(t, err)
 	require.True(t, info.IsDir)

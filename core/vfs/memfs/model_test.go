@@ -1,4 +1,4 @@
-package vfstest_test
+package memfs_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hardpointmq/hardpoint/core/vfs"
-	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 )
 
 // modelFile is a file as a child would draw it: what is seen and what is safe.
@@ -43,7 +43,7 @@ func (f *modelFile) syncRange(lo, hi int) {
 // on all three at any time, and after a crash the Crash must hold what the model says is safe.
 type machine struct {
 	t          *rapid.T
-	crash      *vfstest.Crash
+	crash      *memfs.FS
 	osDir      string
 	seen, safe map[string]*modelFile // by path below /data; the two directories are durable
 	changed    map[string]bool       // names created, removed or renamed since their directory was synced
@@ -214,19 +214,19 @@ func (m *machine) SyncDir(t *rapid.T) {
 // Crash replaces the file system, and the real directory and the model by what it holds.
 func (m *machine) Crash(t *rapid.T) {
 	m.t = t
-	keep := rapid.SampledFrom([]vfstest.Keep{vfstest.KeepNone, vfstest.KeepRandom, vfstest.KeepAll}).Draw(t, "keep")
+	keep := rapid.SampledFrom([]memfs.Keep{memfs.KeepNone, memfs.KeepRandom, memfs.KeepAll}).Draw(t, "keep")
 	m.crash = m.crash.Crash(keep)
 	after := m.contents(m.crash, "/data")
 	switch keep {
-	case vfstest.KeepNone:
+	case memfs.KeepNone:
 		want := map[string][]byte{}
 		for name, file := range m.safe {
 			want[name] = file.safe
 		}
 		m.equal(want, after)
-	case vfstest.KeepAll:
+	case memfs.KeepAll:
 		m.equal(m.seenContents(), after)
-	case vfstest.KeepRandom:
+	case memfs.KeepRandom:
 		m.checkRandom(after)
 	}
 	m.seen, m.safe, m.changed = map[string]*modelFile{}, map[string]*modelFile{}, map[string]bool{}
@@ -310,7 +310,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{
 			t: t, osDir: root,
-			crash: vfstest.NewCrash(rapid.Uint64().Draw(t, "seed")),
+			crash: memfs.New(rapid.Uint64().Draw(t, "seed")),
 			seen:  map[string]*modelFile{}, safe: map[string]*modelFile{}, changed: map[string]bool{},
 		}
 		for _, dir := range []string{"d", "e"} {

@@ -1,4 +1,9 @@
-package vfstest
+// Package memfs is a file system in memory that can lose power.
+//
+// A program that leaves nothing behind gives it to what wants to write files. A crash test writes through a store on
+// it, calls [FS.Crash] at any moment, opens a store on the file system that this returns, and checks that everything
+// acknowledged before is there.
+package memfs
 
 import (
 	"errors"
@@ -28,15 +33,15 @@ const (
 )
 
 // ErrCrashed is what every operation on a crashed file system and its files returns.
-var ErrCrashed = errors.New("vfstest: file system has crashed")
+var ErrCrashed = errors.New("memfs: file system has crashed")
 
-// crashPage is the unit in which unsynced bytes survive.
-const crashPage = 4 << 10
+// page is the unit in which unsynced bytes survive.
+const page = 4 << 10
 
-// crashTotal is the size of the disk that Usage reports, in bytes. Nothing is ever refused; see [Faults.SetFree].
-const crashTotal = 1 << 40
+// total is the size of the disk that Usage reports, in bytes. Nothing is ever refused; see Faults.SetFree of package vfstest.
+const total = 1 << 40
 
-// Crash is a file system in memory that keeps what was synced apart from what was only done. Its root directory exists,
+// FS is a file system in memory that keeps what was synced apart from what was only done. Its root directory exists,
 // everything else has to be created, and synced into its parent, see [vfs.EnsureDir]. Volume names are ignored and
 // relative names start at the root.
 //
@@ -46,7 +51,7 @@ const crashTotal = 1 << 40
 // A file that is mapped may grow to twice the size it had when it was mapped (1 MiB more if that is more); growing
 // further fails. Files cost about twice their size of memory, and a sync compares the bytes that may have changed: use
 // small segments.
-type Crash struct {
+type FS struct {
 	mu      sync.Mutex // guards names: entries of all directories, pending, locked. Taken before node.mu.
 	root    *node
 	pending []change // name changes not yet durable, oldest first
@@ -56,7 +61,7 @@ type Crash struct {
 	crashed atomic.Bool
 }
 
-var _ vfs.FS = (*Crash)(nil)
+var _ vfs.FS = (*FS)(nil)
 
 // node is a directory or a file. Names refer to nodes, so that open files outlive their names.
 type node struct {
@@ -74,9 +79,9 @@ type change []struct {
 	node *node
 }
 
-// NewCrash returns an empty file system. The seed decides what [KeepRandom] keeps.
-func NewCrash(seed uint64) *Crash {
-	c := &Crash{
+// New returns an empty file system. The seed decides what [KeepRandom] keeps.
+func New(seed uint64) *FS {
+	c := &FS{
 		root:   newDir(),
 		locked: map[*node]struct{}{},
 		rng:    rand.New(rand.NewPCG(seed, 0x6861726470)),
@@ -86,9 +91,9 @@ func NewCrash(seed uint64) *Crash {
 }
 
 // SetClock sets the source of modification times, time.Now at first.
-func (c *Crash) SetClock(now func() time.Time) { c.now.Store(&now) }
+func (c *FS) SetClock(now func() time.Time) { c.now.Store(&now) }
 
-func (c *Crash) clock() time.Time { return (*c.now.Load())() }
+func (c *FS) clock() time.Time { return (*c.now.Load())() }
 
 func newDir() *node {
 	return &node{entries: map[string]*node{}, durable: map[string]*node{}}
@@ -96,12 +101,12 @@ func newDir() *node {
 
 // Crash cuts the power: c, its files and its mappings are dead from now on, and the returned file system is what the
 // next start finds. It may be called again on the dead file system; with KeepRandom each call is another outcome.
-func (c *Crash) Crash(keep Keep) *Crash {
+func (c *FS) Crash(keep Keep) *FS {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.crashed.Store(true)
 
-	after := NewCrash(c.rng.Uint64())
+	after := New(c.rng.Uint64())
 	after.now.Store(c.now.Load())
 	names := map[*node]map[string]*node{} // of each directory after the crash
 	view := func(dir *node) map[string]*node {
@@ -161,7 +166,7 @@ func pathError(op, name string, err error) error {
 }
 
 // find returns the node of a path; nil, nil when only the last part is missing. c.mu is held.
-func (c *Crash) find(p []string) (*node, error) {
+func (c *FS) find(p []string) (*node, error) {
 	n := c.root
 	for i, part := range p {
 		if !n.isDir() {
@@ -180,7 +185,7 @@ func (c *Crash) find(p []string) (*node, error) {
 }
 
 // parent returns the directory of a name and its last part. c.mu is held.
-func (c *Crash) parent(name string) (dir *node, base string, err error) {
+func (c *FS) parent(name string) (dir *node, base string, err error) {
 	p := parts(name)
 	if len(p) == 0 {
 		return nil, "", fmt.Errorf("%w: the root directory", fs.ErrInvalid)
@@ -197,7 +202,7 @@ func (c *Crash) parent(name string) (dir *node, base string, err error) {
 }
 
 // lookup returns an existing node. c.mu is held.
-func (c *Crash) lookup(name string) (*node, error) {
+func (c *FS) lookup(name string) (*node, error) {
 	n, err := c.find(parts(name))
 	if err == nil && n == nil {
 		err = fs.ErrNotExist
@@ -206,7 +211,7 @@ func (c *Crash) lookup(name string) (*node, error) {
 }
 
 // apply makes a change visible and remembers that it is not durable. c.mu is held.
-func (c *Crash) apply(ch change) {
+func (c *FS) apply(ch change) {
 	for _, e := range ch {
 		if e.node == nil {
 			delete(e.dir.entries, e.name)
@@ -218,7 +223,7 @@ func (c *Crash) apply(ch change) {
 }
 
 // locking runs do with the names locked, unless the file system crashed.
-func (c *Crash) locking(op, name string, do func() error) error {
+func (c *FS) locking(op, name string, do func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.crashed.Load() {
@@ -231,8 +236,8 @@ func (c *Crash) locking(op, name string, do func() error) error {
 }
 
 // OpenFile implements [vfs.FS].
-func (c *Crash) OpenFile(name string, flag int, _ fs.FileMode) (vfs.File, error) {
-	var f *crashFile
+func (c *FS) OpenFile(name string, flag int, _ fs.FileMode) (vfs.File, error) {
+	var f *file
 	err := c.locking("open", name, func() (err error) {
 		f, err = c.open(name, flag)
 		return err
@@ -243,7 +248,7 @@ func (c *Crash) OpenFile(name string, flag int, _ fs.FileMode) (vfs.File, error)
 	return f, nil
 }
 
-func (c *Crash) open(name string, flag int) (*crashFile, error) {
+func (c *FS) open(name string, flag int) (*file, error) {
 	if flag&os.O_APPEND != 0 {
 		return nil, fmt.Errorf("%w: O_APPEND excludes positioned writes", fs.ErrInvalid)
 	}
@@ -264,7 +269,7 @@ func (c *Crash) open(name string, flag int) (*crashFile, error) {
 	case flag&os.O_CREATE != 0 && flag&os.O_EXCL != 0:
 		return nil, fs.ErrExist
 	}
-	f := &crashFile{fs: c, node: n, name: name, flag: flag}
+	f := &file{fs: c, node: n, name: name, flag: flag}
 	if flag&os.O_TRUNC != 0 && f.writable() {
 		if err := f.Truncate(0); err != nil {
 			return nil, err
@@ -274,7 +279,7 @@ func (c *Crash) open(name string, flag int) (*crashFile, error) {
 }
 
 // Remove implements [vfs.FS].
-func (c *Crash) Remove(name string) error {
+func (c *FS) Remove(name string) error {
 	return c.locking("remove", name, func() error {
 		dir, base, err := c.parent(name)
 		if err != nil {
@@ -293,7 +298,7 @@ func (c *Crash) Remove(name string) error {
 }
 
 // RemoveAll implements [vfs.FS].
-func (c *Crash) RemoveAll(name string) error {
+func (c *FS) RemoveAll(name string) error {
 	return c.locking("removeall", name, func() error {
 		dir, base, err := c.parent(name)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && dir.entries[base] == nil {
@@ -307,7 +312,7 @@ func (c *Crash) RemoveAll(name string) error {
 	})
 }
 
-func (c *Crash) removeTree(dir *node, name string) {
+func (c *FS) removeTree(dir *node, name string) {
 	n := dir.entries[name]
 	for _, child := range slices.Sorted(maps.Keys(n.entries)) {
 		c.removeTree(n, child)
@@ -316,7 +321,7 @@ func (c *Crash) removeTree(dir *node, name string) {
 }
 
 // Rename implements [vfs.FS].
-func (c *Crash) Rename(oldName, newName string) error {
+func (c *FS) Rename(oldName, newName string) error {
 	return c.locking("rename", oldName, func() error {
 		oldDir, oldBase, err := c.parent(oldName)
 		if err != nil {
@@ -355,7 +360,7 @@ func contains(tree, n *node) bool {
 }
 
 // MkdirAll implements [vfs.FS].
-func (c *Crash) MkdirAll(dir string) error {
+func (c *FS) MkdirAll(dir string) error {
 	return c.locking("mkdir", dir, func() error {
 		n := c.root
 		for _, part := range parts(dir) {
@@ -375,7 +380,7 @@ func (c *Crash) MkdirAll(dir string) error {
 }
 
 // List implements [vfs.FS].
-func (c *Crash) List(dir string) (names []string, err error) {
+func (c *FS) List(dir string) (names []string, err error) {
 	err = c.locking("list", dir, func() error {
 		n, err := c.directory(dir)
 		if err == nil {
@@ -386,7 +391,7 @@ func (c *Crash) List(dir string) (names []string, err error) {
 	return names, err
 }
 
-func (c *Crash) directory(name string) (*node, error) {
+func (c *FS) directory(name string) (*node, error) {
 	n, err := c.lookup(name)
 	if err == nil && !n.isDir() {
 		err = fmt.Errorf("%w: not a directory", fs.ErrInvalid)
@@ -395,7 +400,7 @@ func (c *Crash) directory(name string) (*node, error) {
 }
 
 // Stat implements [vfs.FS].
-func (c *Crash) Stat(name string) (info vfs.Info, err error) {
+func (c *FS) Stat(name string) (info vfs.Info, err error) {
 	err = c.locking("stat", name, func() error {
 		n, err := c.lookup(name)
 		if err != nil {
@@ -409,7 +414,7 @@ func (c *Crash) Stat(name string) (info vfs.Info, err error) {
 }
 
 // SyncDir implements [vfs.FS]. It makes durable what it has to for order's sake, and nothing else.
-func (c *Crash) SyncDir(dir string) error {
+func (c *FS) SyncDir(dir string) error {
 	return c.locking("syncdir", dir, func() error {
 		n, err := c.directory(dir)
 		if err != nil {
@@ -449,13 +454,13 @@ func (c *Crash) SyncDir(dir string) error {
 }
 
 // Usage implements [vfs.FS]: a disk of 1 TiB on which every file takes its size.
-func (c *Crash) Usage(dir string) (u vfs.Usage, err error) {
+func (c *FS) Usage(dir string) (u vfs.Usage, err error) {
 	err = c.locking("usage", dir, func() error {
 		if _, err := c.lookup(dir); err != nil {
 			return err
 		}
-		free := max(crashTotal-treeSize(c.root), 0)
-		u = vfs.Usage{Total: crashTotal, Free: uint64(free), Available: uint64(free), Type: "vfstest"}
+		free := max(total-treeSize(c.root), 0)
+		u = vfs.Usage{Total: total, Free: uint64(free), Available: uint64(free), Type: "memfs"}
 		return nil
 	})
 	return u, err
@@ -470,8 +475,8 @@ func treeSize(n *node) (size int64) {
 }
 
 // Lock implements [vfs.FS]. A crash releases all locks.
-func (c *Crash) Lock(name string) (vfs.File, error) {
-	var f *crashFile
+func (c *FS) Lock(name string) (vfs.File, error) {
+	var f *file
 	err := c.locking("lock", name, func() (err error) {
 		if f, err = c.open(name, os.O_RDWR|os.O_CREATE); err != nil {
 			return err
@@ -489,7 +494,7 @@ func (c *Crash) Lock(name string) (vfs.File, error) {
 	return f, nil
 }
 
-func (c *Crash) unlock(n *node) {
+func (c *FS) unlock(n *node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.locked, n)
