@@ -24,8 +24,8 @@ var queue = message.Queue{Topic: message.CatalogTopic}
 // Catalog is the behaviour. It implements kernel.Topics, and through views
 // kernel.Groups, kernel.Offsets and kernel.ImageSource.
 //
-// Lock order: office, then keys (one key's), then apply, then state and flight,
-// which are leaves.
+// Lock order: office, then keys (one key's), then apply, then state, flight and
+// files, which are leaves.
 type Catalog struct {
 	k   *kernel.Kernel
 	fs  vfs.FS
@@ -75,7 +75,7 @@ func New(k *kernel.Kernel, fs vfs.FS) *Catalog {
 		k: k, fs: fs, dir: filepath.Join(k.Config().Dir, "config"), s: newState(),
 		keys: map[string]*keyLock{}, wake: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
-	c.files.c = c
+	c.files = files{c: c, dirty: map[string]bool{}, known: map[string][]uint32{}, texts: map[string]map[any][]byte{}, moved: make(chan struct{}), kick: make(chan struct{}, 1)}
 	c.images.c = c
 	k.Topics, k.Groups, k.Offsets, k.Locks, k.Images = c, groups{c}, offsets{c}, c, &c.images
 	k.Hooks.OnRole(c.onRole)
@@ -181,14 +181,14 @@ func (c *Catalog) seed() bool {
 	for _, t := range wanted {
 		if c.Named(t.TopicName) == nil {
 			t.TopicFilterType = "SINGLE_TAG"
-			c.s.putTopic(t)
+			c.s.putTopic(t, false)
 			changed = true
 		}
 	}
 	if t := c.Named(message.AutoCreateTopic); t != nil && !cfg.AutoCreateTopic && t.Config.Perm&kernel.PermInherit != 0 {
 		left := t.Config
 		left.Perm &^= kernel.PermInherit // a left-over template makes no topics
-		c.s.putTopic(left)
+		c.s.putTopic(left, false)
 		changed = true
 	}
 	for _, name := range predefinedGroups {
@@ -210,8 +210,8 @@ var predefinedGroups = []string{
 	"CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
 }
 
-// touch moves the data versions and marks the files.
-func (c *Catalog) touch(topics, groups bool) {
+// touch moves the data versions and has the files written at once.
+func (c *Catalog) touch(topics, groups bool, hidden ...*topic) {
 	now := c.k.Clock.Now().UnixMilli()
 	c.s.mu.Lock()
 	if topics {
@@ -221,7 +221,7 @@ func (c *Catalog) touch(topics, groups bool) {
 		nextVersion(&c.s.gVersion, now)
 	}
 	c.s.mu.Unlock()
-	c.files.mark(topics, groups)
+	c.files.changedHere(topics, groups, hidden)
 }
 
 func (c *Catalog) isLeading() bool {
@@ -238,8 +238,9 @@ func (c *Catalog) record(body []byte) *message.Record {
 	}
 }
 
-// change orders entries, waits until they are published, and applies them.
-func (c *Catalog) change(ctx context.Context, w *writer) error {
+// change orders entries, waits until they are published, and applies them;
+// topics and groups tell which tables they are of.
+func (c *Catalog) change(ctx context.Context, w *writer, topics, groups bool) error {
 	if err := c.k.Writable(); err != nil {
 		return err
 	}
@@ -253,8 +254,12 @@ func (c *Catalog) change(ctx context.Context, w *writer) error {
 	c.k.Journal.Submit([]*message.Record{c.record(deltaBody(w.buf))}, func(_ kernel.Placed, err error) {
 		c.apply.Lock()
 		defer c.apply.Unlock()
-		if err == nil && epoch == c.epoch { // otherwise the log was read since
-			err = entries(w.buf, c.s.applyEntry)
+		if err == nil {
+			var hidden []*topic
+			if epoch == c.epoch { // otherwise the log was read since
+				hidden, err = c.applyOwn(w.buf)
+			}
+			c.touch(topics, groups, hidden...)
 		}
 		c.flight.remove(f)
 		done <- err
@@ -265,6 +270,25 @@ func (c *Catalog) change(ctx context.Context, w *writer) error {
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the log: %w", ctx.Err())
 	}
+}
+
+// applyOwn applies a change of this leader. It returns the new topics, which
+// look-ups do not find yet.
+func (c *Catalog) applyOwn(b []byte) (hidden []*topic, err error) {
+	err = entries(b, func(kind byte, p []byte) error {
+		if kind != entryTopic {
+			return c.s.applyEntry(kind, p)
+		}
+		t, err := decodeTopic(p)
+		if err != nil {
+			return err
+		}
+		if n := c.s.putTopic(t, true); n.hidden.Load() {
+			hidden = append(hidden, n)
+		}
+		return nil
+	})
+	return hidden, err
 }
 
 // dump writes tables and changes in flight as one view: a change is in one of
@@ -344,6 +368,7 @@ func (c *Catalog) start(context.Context) error {
 func (c *Catalog) stop(ctx context.Context) error {
 	c.once.Do(func() { close(c.quit) })
 	c.wg.Wait()
+	defer c.files.close()
 	if !c.isLoaded() {
 		return nil
 	}
@@ -368,14 +393,15 @@ func (c *Catalog) flushLoop() {
 	defer t.Stop()
 	for {
 		select {
+		case <-c.files.kick:
 		case <-t.C():
 			c.flushOffsets(context.Background(), false)
-			if err := c.files.write(false); err != nil {
-				c.k.Log.Warn("writing the catalog's files; the previous ones stay, the log has everything", "dir", c.dir, "error", err)
-			}
 			t.Reset(every)
 		case <-c.quit:
 			return
+		}
+		if err := c.files.write(false); err != nil {
+			c.k.Log.Warn("writing the catalog's files; the previous ones stay, the log has everything", "dir", c.dir, "error", err)
 		}
 	}
 }

@@ -492,7 +492,9 @@ func TestFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// What the leader writes is taken from another engine's log.
 		leader := enginetest.Start(t, enginetest.Options{})
-		e := enginetest.Start(t, enginetest.Options{Prepare: func(e *enginetest.Engine) {
+		d := newDisk()
+		open := d.hold()
+		e := enginetest.Start(t, enginetest.Options{Disk: d.Disk, Prepare: func(e *enginetest.Engine) {
 			e.Script.StartAs(replication.Role{Kind: replication.RoleFollower, Term: 1, Leader: "192.0.2.1:10911"})
 		}})
 		require.Nil(t, e.K.Topics.Named("TBW102"))
@@ -524,6 +526,8 @@ func TestFollower(t *testing.T) {
 		flushed()
 		follow()
 		require.Equal(t, tablesOf(leader), tablesOf(e))
+		require.NotNil(t, e.K.Topics.Named("T4"), "what a follower applies waits for no file")
+		open()
 		// Promoted, it has everything and goes on.
 		require.NoError(t, e.Script.Win(t.Context(), false))
 		require.NoError(t, e.K.Topics.Put(t.Context(), topic("mine", 1)))

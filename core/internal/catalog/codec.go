@@ -214,16 +214,23 @@ func entries(b []byte, f func(kind byte, p []byte) error) error {
 	return nil
 }
 
+func decodeTopic(p []byte) (t command.TopicConfig, err error) {
+	if err = json.Unmarshal(p, &t); err != nil || t.TopicName == "" {
+		err = fmt.Errorf("%w: topic: %w", ErrRecord, err)
+	}
+	return t, err
+}
+
 // applyEntry changes the state by one entry.
 func (s *state) applyEntry(kind byte, p []byte) error {
 	r := reader{b: p}
 	switch kind {
 	case entryTopic:
-		var t command.TopicConfig
-		if err := json.Unmarshal(p, &t); err != nil || t.TopicName == "" {
-			return fmt.Errorf("%w: topic: %w", ErrRecord, err)
+		t, err := decodeTopic(p)
+		if err != nil {
+			return err
 		}
-		s.putTopic(t)
+		s.putTopic(t, false)
 	case entryTopicRemoved:
 		name := r.str()
 		if r.err == nil {

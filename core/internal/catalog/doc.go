@@ -36,4 +36,12 @@
 // topics.json, subscriptionGroup.json and consumerOffset.json are written beside
 // it (files.go); one that somebody else wrote is authoritative and enters the
 // log as a full image before writes open.
+//
+// Apache's broker goes by topics.json when it takes over, also after a kill. So
+// the creation, change or removal of a topic is answered when that file holds it,
+// and until then look-ups do not find a new topic, so that no message in it is
+// acknowledged either. Changes that come while a file is written share the next
+// write. A disk that fails or hangs delays the answer, by settleWait at most, and
+// changes nothing else: the log has the topic. Groups and progress are written
+// soon, and nobody waits. Nor does anybody for what a follower applies.
 package catalog

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +32,10 @@ const (
 	ledgerName  = "hardpoint.files"
 
 	snapshotInterval = 60 * time.Second
+
+	// settleWait bounds how long the answer about a topic waits for the files: a
+	// disk that hangs must not keep from clients what the log has.
+	settleWait = time.Second
 )
 
 var fileNames = [...]string{topicsFile, groupsFile, offsetsFile}
@@ -52,6 +57,19 @@ type files struct {
 	changed      bool // since the last snapshot
 	took         bool // a file of somebody else, in adopt
 	mend         bool // the ledger or its copy is damaged
+
+	// Apache's broker writes topics.json before it answers, and one that takes
+	// over after a kill goes by that file: answers about topics wait for it. Many
+	// changes share one write.
+	wanted, settled uint64        // changes of topics: made here, and of them tried to write
+	moved           chan struct{} // closed and replaced when settled moves
+	hidden          []*topic      // until the next write of topics.json
+	over            bool          // nobody writes any more
+	kick            chan struct{} // something is to be written at once
+
+	// texts is what the rows of a file look like there, by what they are made of.
+	// Only write uses it.
+	texts map[string]map[any][]byte
 }
 
 // ledger is the content of hardpoint.files.
@@ -64,12 +82,80 @@ type ledger struct {
 func (f *files) mark(topics, groups bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.dirty == nil {
-		f.dirty = map[string]bool{}
-	}
+	f.markLocked(topics, groups)
+}
+
+func (f *files) markLocked(topics, groups bool) {
 	f.dirty[topicsFile] = f.dirty[topicsFile] || topics
 	f.dirty[groupsFile] = f.dirty[groupsFile] || groups
 	f.changed = true
+}
+
+// changedHere is mark of a change that somebody waits for: it is written at
+// once. The topics in hidden are found by look-ups after that.
+func (f *files) changedHere(topics, groups bool, hidden []*topic) {
+	f.mu.Lock()
+	f.markLocked(topics, groups)
+	if topics {
+		f.wanted++
+	}
+	f.hidden = append(f.hidden, hidden...)
+	f.mu.Unlock()
+	select {
+	case f.kick <- struct{}{}:
+	default: // one is waiting; it covers this change, too
+	}
+}
+
+// settle waits until topics.json holds all changes that were made before, and
+// then shows t, which may be nil. It waits for one try only and not longer than
+// settleWait: the log has the change.
+func (f *files) settle(ctx context.Context, t *topic) {
+	if t != nil {
+		defer t.hidden.Store(false)
+	}
+	f.mu.Lock()
+	wanted := f.wanted
+	f.mu.Unlock()
+	timer := f.c.k.Clock.NewTimer(settleWait)
+	defer timer.Stop()
+	for {
+		f.mu.Lock()
+		done, moved := f.over || f.settled >= wanted, f.moved
+		f.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-moved:
+		case <-timer.C():
+			f.c.k.Log.Warn("writing the metadata files takes too long; a topic is answered for before topics.json holds it, the log does", "dir", f.c.dir)
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tried ends the waiting for all changes up to a number.
+func (f *files) tried(upTo uint64, hidden []*topic) {
+	for _, t := range hidden {
+		t.hidden.Store(false)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.settled = upTo
+	close(f.moved)
+	f.moved = make(chan struct{})
+}
+
+// close ends the waiting for good.
+func (f *files) close() {
+	f.mu.Lock()
+	f.over = true
+	upTo, hidden := f.wanted, f.hidden
+	f.mu.Unlock()
+	f.tried(upTo, hidden)
 }
 
 // adopt takes over what somebody else wrote into the files; true when the
@@ -151,17 +237,15 @@ func (f *files) readLedger() bool {
 // contents that name may have from now on.
 func (f *files) writeLedger(name string, sums []uint32) error {
 	f.mu.Lock()
-	if f.known == nil {
-		f.known = map[string][]uint32{}
-	}
 	f.known[name] = sums
 	f.mu.Unlock()
 	return f.saveLedger()
 }
 
 func (f *files) saveLedger() error {
+	id := f.c.k.Store.State().LogID
 	f.mu.Lock()
-	l, err := json.Marshal(ledger{LogID: f.c.k.Store.State().LogID, Files: f.known})
+	l, err := json.Marshal(ledger{LogID: id, Files: f.known})
 	f.mu.Unlock()
 	if err != nil {
 		return err
@@ -252,9 +336,6 @@ func (f *files) adoptOne(name string, fresh bool) (bool, error) {
 func (f *files) markFile(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.dirty == nil {
-		f.dirty = map[string]bool{}
-	}
 	f.dirty[name] = true
 	if name == offsetsFile {
 		f.offsetsSeen = -1
@@ -295,7 +376,7 @@ func (f *files) parse(name string, b []byte) error {
 		}
 		for key, t := range w.TopicConfigTable {
 			t.TopicName = key
-			s.putTopic(t)
+			s.putTopic(t, false)
 		}
 		v := s.versions()
 		s.setVersions([3]command.DataVersion{w.DataVersion, v[1], v[2]})
@@ -359,7 +440,7 @@ func (f *files) fromQueues() (bool, error) {
 	}
 	for topic, n := range queues {
 		c.k.Log.Warn("a topic has messages but no configuration; making one", "topic", topic, "queues", n)
-		c.s.putTopic(command.TopicConfig{TopicName: topic, ReadQueueNums: n, WriteQueueNums: n, Perm: 6, TopicFilterType: "SINGLE_TAG"})
+		c.s.putTopic(command.TopicConfig{TopicName: topic, ReadQueueNums: n, WriteQueueNums: n, Perm: 6, TopicFilterType: "SINGLE_TAG"}, false)
 	}
 	return len(queues) > 0, nil
 }
@@ -376,12 +457,11 @@ func (f *files) write(final bool) error {
 	if f.lastSnapshot.IsZero() {
 		f.lastSnapshot = now
 	}
-	todo := map[string]bool{}
-	for name, d := range f.dirty {
-		if d {
-			todo[name] = true
-		}
-	}
+	// What changes from here on makes them dirty again.
+	todo := f.dirty
+	f.dirty = map[string]bool{}
+	upTo, hidden := f.wanted, f.hidden
+	f.hidden = nil
 	c.s.offsets.mu.RLock()
 	seen := c.s.offsets.changed
 	c.s.offsets.mu.RUnlock()
@@ -402,19 +482,21 @@ func (f *files) write(final bool) error {
 		}
 	}
 	for _, name := range fileNames {
-		if !todo[name] {
-			continue
+		if todo[name] {
+			err := f.writeOne(name)
+			f.mu.Lock()
+			switch {
+			case err != nil:
+				errs = append(errs, err)
+				f.dirty[name] = true
+			case name == offsetsFile:
+				f.offsetsSeen, f.lastOffsets = seen, now
+			}
+			f.mu.Unlock()
 		}
-		if err := f.writeOne(name); err != nil {
-			errs = append(errs, err)
-			continue
+		if name == topicsFile {
+			f.tried(upTo, hidden)
 		}
-		f.mu.Lock()
-		delete(f.dirty, name)
-		if name == offsetsFile {
-			f.offsetsSeen, f.lastOffsets = seen, now
-		}
-		f.mu.Unlock()
 	}
 	if snap {
 		f.mu.Lock()
@@ -441,17 +523,19 @@ func (f *files) writeOne(name string) error {
 	}
 	path := filepath.Join(c.dir, name)
 	old, err := vfs.ReadFile(c.fs, path)
-	if err == nil && bytes.Equal(old, b) && f.isOurs(name, b) {
+	there := err == nil
+	ours := there && f.isOurs(name, old)
+	if ours && bytes.Equal(old, b) {
 		return nil
 	}
 	sums := []uint32{crc32.Checksum(b, castagnoli)}
-	if err == nil && f.isOurs(name, old) {
+	if ours {
 		sums = append(sums, crc32.Checksum(old, castagnoli))
 	}
 	if err := f.writeLedger(name, sums); err != nil {
 		return err
 	}
-	if err == nil && json.Valid(old) { // a damaged file must not replace a good copy
+	if ours || there && json.Valid(old) { // a damaged file must not replace a good copy
 		if err := vfs.WriteFileAtomic(c.fs, path+backup, old); err != nil {
 			return err
 		}
@@ -463,31 +547,87 @@ func (f *files) writeOne(name string) error {
 func (f *files) content(name string) ([]byte, error) {
 	s := f.c.s
 	v := s.versions()
-	var body any
 	switch name {
 	case topicsFile:
-		w := command.TopicConfigSerializeWrapper{DataVersion: v[0], TopicConfigTable: map[string]command.TopicConfig{}}
+		var rows []row
 		for _, t := range s.sortedTopics() {
 			if !t.Internal {
-				w.TopicConfigTable[t.Config.TopicName] = t.Config
+				rows = append(rows, row{t.Config.TopicName, t, &t.Config})
 			}
 		}
-		body = w
+		return f.table(name, command.TopicConfigSerializeWrapper{DataVersion: v[0]}, rows)
 	case groupsFile:
-		w := command.SubscriptionGroupWrapper{DataVersion: v[1], SubscriptionGroupTable: map[string]command.SubscriptionGroupConfig{}}
+		var rows []row
 		for _, g := range s.sortedGroups() {
-			w.SubscriptionGroupTable[g.GroupName] = *g
+			rows = append(rows, row{g.GroupName, g, g})
 		}
-		body = w
+		return f.table(name, command.SubscriptionGroupWrapper{DataVersion: v[1]}, rows)
 	default:
-		body = command.ConsumerOffsetSerializeWrapper{DataVersion: v[2], OffsetTable: s.offsets.all()}
+		return indented(command.ConsumerOffsetSerializeWrapper{DataVersion: v[2], OffsetTable: s.offsets.all()}, "")
 	}
+}
+
+// row is one of a table: its name, the immutable thing that it is made of, which
+// tells whether it changed, and what is encoded.
+type row struct {
+	name string
+	of   any
+	body any
+}
+
+// table makes the content of a file whose last member is a table, given without
+// rows in head. The texts of rows are kept: of thousands one changed, and
+// somebody waits for it.
+func (f *files) table(name string, head any, rows []row) ([]byte, error) {
+	const none = "{}\n}"
+	out, err := indented(head, "")
+	if err != nil || len(rows) == 0 {
+		return out, err
+	}
+	out = bytes.TrimSuffix(out, []byte(none))
+	kept := make(map[any][]byte, len(rows))
+	size := len(out) + len(none)
+	for _, r := range rows {
+		text := f.texts[name][r.of]
+		if text == nil {
+			if text, err = rowText(&r); err != nil {
+				return nil, err
+			}
+		}
+		kept[r.of] = text
+		size += len(text) + 1
+	}
+	f.texts[name] = kept
+	out = append(slices.Grow(out, size-len(out)), '{')
+	for i, r := range rows {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, kept[r.of]...)
+	}
+	return append(out, "\n\t}\n}"...), nil
+}
+
+// rowText is a member of a table with the line break before it.
+func rowText(r *row) ([]byte, error) {
+	key, err := command.EncodeBody(r.name)
+	if err != nil {
+		return nil, err
+	}
+	body, err := indented(r.body, "\t\t")
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]byte("\n\t\t"), key, []byte(": "), body), nil
+}
+
+func indented(body any, prefix string) ([]byte, error) {
 	b, err := command.EncodeBody(body)
 	if err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
-	if err := json.Indent(&out, b, "", "\t"); err != nil {
+	if err := json.Indent(&out, b, prefix, "\t"); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil

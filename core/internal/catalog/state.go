@@ -15,7 +15,7 @@ import (
 // serialised by mu.
 type state struct {
 	mu       sync.Mutex
-	topics   atomic.Pointer[map[string]*kernel.Topic]
+	topics   atomic.Pointer[map[string]*topic]
 	groups   atomic.Pointer[map[string]*command.SubscriptionGroupConfig]
 	tVersion command.DataVersion
 	gVersion command.DataVersion
@@ -26,9 +26,18 @@ type state struct {
 	private bool
 }
 
+// topic is a row of the table. A topic that this leader has just created is
+// hidden from look-ups until topics.json holds it: nobody may be told that
+// something is stored in a topic that another broker on these files would not
+// know.
+type topic struct {
+	kernel.Topic
+	hidden atomic.Bool
+}
+
 func newState() *state {
 	s := &state{}
-	s.topics.Store(&map[string]*kernel.Topic{})
+	s.topics.Store(&map[string]*topic{})
 	s.groups.Store(&map[string]*command.SubscriptionGroupConfig{})
 	s.offsets.reset()
 	s.locks.m, s.locks.dirty = map[lockKey]*lockEntry{}, map[lockKey]struct{}{}
@@ -57,7 +66,7 @@ func (s *state) replace(from *state) {
 
 // writableTopics and writableGroups return a table to change and to store; the
 // caller holds mu.
-func (s *state) writableTopics() map[string]*kernel.Topic {
+func (s *state) writableTopics() map[string]*topic {
 	if s.private {
 		return *s.topics.Load()
 	}
@@ -71,18 +80,25 @@ func (s *state) writableGroups() map[string]*command.SubscriptionGroupConfig {
 	return maps.Clone(*s.groups.Load())
 }
 
-func (s *state) putTopic(t command.TopicConfig) *kernel.Topic {
+// putTopic creates or replaces a topic; hide hides it if look-ups do not find it
+// yet.
+func (s *state) putTopic(t command.TopicConfig, hide bool) *topic {
 	if t.Attributes == nil {
 		t.Attributes = command.StringMap{}
 	}
-	n := &kernel.Topic{Config: t, System: message.IsSystem(t.TopicName), Internal: message.IsInternal(t.TopicName)}
+	n := &topic{Topic: kernel.Topic{Config: t, System: message.IsSystem(t.TopicName), Internal: message.IsInternal(t.TopicName)}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.writableTopics()
+	old := m[t.TopicName]
+	n.hidden.Store(hide && (old == nil || old.hidden.Load()))
 	m[t.TopicName] = n
 	s.topics.Store(&m)
 	return n
 }
+
+// topic is the row of a name, hidden or not; nil: there is none.
+func (s *state) topic(name string) *topic { return (*s.topics.Load())[name] }
 
 func (s *state) removeTopic(name string) {
 	s.mu.Lock()
@@ -145,12 +161,12 @@ func nextVersion(v *command.DataVersion, nowMs int64) {
 	v.Counter++
 }
 
-// sortedTopics lists all topics by name.
+// sortedTopics lists all topics by name, hidden ones included.
 func (s *state) sortedTopics() []*kernel.Topic {
 	m := *s.topics.Load()
 	out := make([]*kernel.Topic, 0, len(m))
 	for _, t := range m {
-		out = append(out, t)
+		out = append(out, &t.Topic)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Config.TopicName < out[j].Config.TopicName })
 	return out

@@ -11,10 +11,19 @@ import (
 )
 
 // Lookup implements kernel.Topics.
-func (c *Catalog) Lookup(name []byte) *kernel.Topic { return (*c.s.topics.Load())[string(name)] }
+func (c *Catalog) Lookup(name []byte) *kernel.Topic {
+	return visible((*c.s.topics.Load())[string(name)])
+}
 
 // Named implements kernel.Topics.
-func (c *Catalog) Named(name string) *kernel.Topic { return (*c.s.topics.Load())[name] }
+func (c *Catalog) Named(name string) *kernel.Topic { return visible(c.s.topic(name)) }
+
+func visible(t *topic) *kernel.Topic {
+	if t == nil || t.hidden.Load() {
+		return nil
+	}
+	return &t.Topic
+}
 
 // AutoCreate implements kernel.Topics by the rules of
 // TopicConfigManager.createTopicInSendMessageMethod.
@@ -42,22 +51,43 @@ func (c *Catalog) Ensure(ctx context.Context, t command.TopicConfig) (*kernel.To
 	if got := c.Named(t.TopicName); got != nil {
 		return got, nil
 	}
-	defer c.lockKey("t/" + t.TopicName)()
-	if got := c.Named(t.TopicName); got != nil {
-		return got, nil
-	}
-	if err := c.putTopic(ctx, t); err != nil {
+	got, err := c.ensure(ctx, t)
+	if err != nil {
 		return nil, err
 	}
-	return c.Named(t.TopicName), nil
+	c.files.settle(ctx, got)
+	return &got.Topic, nil
+}
+
+// ensure is Ensure without the files.
+func (c *Catalog) ensure(ctx context.Context, t command.TopicConfig) (*topic, error) {
+	defer c.lockKey("t/" + t.TopicName)()
+	got := c.s.topic(t.TopicName)
+	if got == nil {
+		if err := c.putTopic(ctx, t); err != nil {
+			return nil, err
+		}
+		got = c.s.topic(t.TopicName)
+	}
+	if got == nil {
+		return nil, &api.Error{ID: api.ServiceNotAvailable, Text: fmt.Sprintf("the topic[%s] was created in an office that is over", t.TopicName)}
+	}
+	return got, nil
 }
 
 // Put implements kernel.Topics.
 func (c *Catalog) Put(ctx context.Context, t command.TopicConfig) error {
-	defer c.lockKey("t/" + t.TopicName)()
-	return c.putTopic(ctx, t)
+	err := func() error {
+		defer c.lockKey("t/" + t.TopicName)()
+		return c.putTopic(ctx, t)
+	}()
+	if err == nil {
+		c.files.settle(ctx, c.s.topic(t.TopicName))
+	}
+	return err
 }
 
+// putTopic is Put without the files; the caller holds the key.
 func (c *Catalog) putTopic(ctx context.Context, t command.TopicConfig) error {
 	if err := message.CheckTopic(t.TopicName); err != nil {
 		return &api.Error{ID: api.InvalidParameter, Text: err.Error()}
@@ -72,10 +102,9 @@ func (c *Catalog) putTopic(ctx context.Context, t command.TopicConfig) error {
 	if err := w.json(entryTopic, t); err != nil {
 		return err
 	}
-	if err := c.change(ctx, w); err != nil {
+	if err := c.change(ctx, w, true, false); err != nil {
 		return err
 	}
-	c.touch(true, false)
 	c.k.Hooks.TopicChanged(t.TopicName, false)
 	return nil
 }
@@ -85,16 +114,23 @@ func (c *Catalog) Remove(ctx context.Context, name string) error {
 	if message.IsSystem(name) {
 		return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("the topic[%s] is conflict with system topic", name)}
 	}
+	err := c.removeTopic(ctx, name)
+	if err == nil {
+		c.files.settle(ctx, nil)
+	}
+	return err
+}
+
+func (c *Catalog) removeTopic(ctx context.Context, name string) error {
 	defer c.lockKey("t/" + name)()
-	if c.Named(name) == nil {
+	if c.s.topic(name) == nil {
 		return nil
 	}
 	w := &writer{}
 	w.names(entryTopicRemoved, name)
-	if err := c.change(ctx, w); err != nil {
+	if err := c.change(ctx, w, true, false); err != nil {
 		return err
 	}
-	c.touch(true, false)
 	c.k.Hooks.TopicChanged(name, true)
 	return nil
 }
@@ -160,11 +196,7 @@ func (g groups) put(ctx context.Context, cfg command.SubscriptionGroupConfig) er
 	if err := w.json(entryGroup, cfg); err != nil {
 		return err
 	}
-	if err := g.c.change(ctx, w); err != nil {
-		return err
-	}
-	g.c.touch(false, true)
-	return nil
+	return g.c.change(ctx, w, false, true)
 }
 
 // Remove implements kernel.Groups.
@@ -181,10 +213,9 @@ func (g groups) Remove(ctx context.Context, name string, cleanOffsets bool) erro
 		p = append(p, 0)
 	}
 	w.entry(entryGroupRemoved, p)
-	if err := g.c.change(ctx, w); err != nil {
+	if err := g.c.change(ctx, w, false, true); err != nil {
 		return err
 	}
-	g.c.touch(false, true)
 	g.c.k.Hooks.GroupRemoved(name)
 	return nil
 }

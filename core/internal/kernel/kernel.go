@@ -316,7 +316,9 @@ const (
 )
 
 // Topics is the catalog's table of topics. Look-ups take no lock and allocate
-// nothing. Changes return when they are published.
+// nothing. Changes return when they are published and in topics.json, which
+// other brokers read; a new topic is found from then on. If that file cannot be
+// written, being published is enough.
 type Topics interface {
 	// Lookup returns nil for an unknown topic.
 	Lookup(name []byte) *Topic
