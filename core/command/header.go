@@ -3,6 +3,7 @@ package command
 import (
 	"fmt"
 	"strconv"
+	"unsafe"
 )
 
 // Bits of the flag word.
@@ -26,7 +27,7 @@ const (
 //
 // What Remark, Ext and Fields return aliases the frame or, if it had escapes, a
 // scratch buffer of the Header: it lives as long as the frame and until the next
-// Decode. Not for concurrent use, nor are its readers, for they unescape lazily.
+// Decode. Not for concurrent use; its readers alone may run at the same time.
 type Header struct {
 	Type     HeaderType
 	Language Language
@@ -38,25 +39,44 @@ type Header struct {
 	raw     []byte
 	scratch []byte
 	fields  []extField
+	slots   [slotCount]uint16 // see slotOf; 1 + index of the last field in a slot, 0: none
 	remark  span
 }
 
-// span is a piece of text: of raw, of raw with escapes, or of scratch.
-type span struct {
-	from, to int32
-	kind     spanKind
+// span is a piece of text. With from above zero it is in raw, below zero in
+// scratch from ^from on; the zero span is null, for no text begins at byte 0.
+type span struct{ from, to int32 }
+
+func (s span) null() bool { return s.from == 0 }
+
+// extField is one field and the one before it in the same slot, as in slots.
+type extField struct {
+	key, value span
+	next       uint16
 }
 
-type spanKind uint8
-
+// Slots spread the fields by name, so that a typed header finds each of its
+// fields at once whatever their order; Go clients shuffle them. Each small letter
+// has a slot of its own, for the field with that name alone; the others share the
+// rest.
 const (
-	spanNull spanKind = iota
-	spanRaw
-	spanEscaped
-	spanScratch
+	letterSlots = 'z' - 'a' + 1
+	longSlots   = 32
+	slotCount   = 2 * longSlots
 )
 
-type extField struct{ key, value span }
+// slotOf is the slot of a name. The factors leave the fewest names of one typed
+// header in one slot.
+func slotOf(key string) uint {
+	n := uint(len(key))
+	if n == 0 {
+		return longSlots
+	}
+	if n == 1 && key[0]-'a' < letterSlots {
+		return uint(key[0] - 'a')
+	}
+	return longSlots + (uint(key[0])+9*uint(key[n-1])+3*uint(key[n/2])+4*n)%longSlots
+}
 
 // Decode reads the header of f (Type and Header are looked at) and forgets what
 // was decoded before. Errors wrap ErrHeader; then the Header's content is void.
@@ -80,7 +100,8 @@ func (h *Header) DecodeMore(f *Frame) error {
 
 func (h *Header) decode(f *Frame) error {
 	h.Type, h.Language, h.Code, h.Version, h.Opaque, h.Flag = f.Type, LanguageJava, 0, 0, 0, 0
-	h.raw, h.fields, h.remark = f.Header, h.fields[:0], span{}
+	h.raw, h.remark = f.Header, span{}
+	h.dropFields()
 	if len(f.Header) > MaxHeader {
 		return fmt.Errorf("%w: %d bytes, a header has at most %d", ErrHeader, len(f.Header), MaxHeader)
 	}
@@ -100,46 +121,45 @@ func (h *Header) IsResponse() bool { return h.Flag&FlagResponse != 0 }
 func (h *Header) IsOneway() bool { return h.Flag&FlagOneway != 0 }
 
 // Remark is the human-readable text of the header, nil if there is none.
-func (h *Header) Remark() []byte { return h.text(&h.remark) }
+func (h *Header) Remark() []byte { return h.text(h.remark) }
 
-// text returns a span's text, unescaping it on first use.
-func (h *Header) text(s *span) []byte {
-	switch s.kind {
-	case spanRaw:
+// text is a span's text, nil if it is null.
+func (h *Header) text(s span) []byte {
+	if s.from > 0 {
 		return h.raw[s.from:s.to:s.to]
-	case spanEscaped:
-		h.unescapeSpan(s)
-		fallthrough
-	case spanScratch:
-		return h.scratch[s.from:s.to:s.to]
+	}
+	if s.from < 0 {
+		return h.scratch[^s.from:s.to:s.to]
 	}
 	return nil
 }
 
-func (h *Header) unescapeSpan(s *span) {
-	from := len(h.scratch)
-	h.scratch = appendUnescaped(h.scratch, h.raw[s.from:s.to])
-	*s = span{int32(from), int32(len(h.scratch)), spanScratch}
+// letter returns the value of the last field whose name is that small letter,
+// null if there is none.
+func (h *Header) letter(c byte) span {
+	if n := h.slots[(c-'a')%slotCount]; n != 0 {
+		return h.fields[n-1].value
+	}
+	return span{}
 }
 
-// find returns the last field named key, since the last duplicate wins.
-func (h *Header) find(key string) *extField {
-	for i := len(h.fields) - 1; i >= 0; i-- {
-		f := &h.fields[i]
-		if int(f.key.to-f.key.from) == len(key) && string(h.text(&f.key)) == key {
-			return f
+// find returns the value of the last field named key, since the last duplicate
+// wins; null if there is none.
+func (h *Header) find(key string) span {
+	for n := h.slots[slotOf(key)%slotCount]; n != 0; {
+		f := &h.fields[n-1]
+		if string(h.text(f.key)) == key {
+			return f.value
 		}
+		n = f.next
 	}
-	return nil
+	return span{}
 }
 
 // Ext returns the ext field named key; false if it is missing or null.
 func (h *Header) Ext(key string) ([]byte, bool) {
-	f := h.find(key)
-	if f == nil || f.value.kind == spanNull {
-		return nil, false
-	}
-	return h.text(&f.value), true
+	v := h.find(key)
+	return h.text(v), !v.null()
 }
 
 // ExtString is Ext as a string of its own, "" if missing.
@@ -182,10 +202,10 @@ func (h *Header) ExtBool(key string) (v, ok bool) {
 func (h *Header) Fields(f func(key, value []byte) bool) {
 	for i := range h.fields {
 		x := &h.fields[i]
-		if x.value.kind == spanNull || h.shadowed(i) {
+		if x.value.null() || h.shadowed(i) {
 			continue
 		}
-		if !f(h.text(&x.key), h.text(&x.value)) {
+		if !f(h.text(x.key), h.text(x.value)) {
 			return
 		}
 	}
@@ -193,21 +213,27 @@ func (h *Header) Fields(f func(key, value []byte) bool) {
 
 // shadowed tells whether a later field has the name of field i.
 func (h *Header) shadowed(i int) bool {
-	k := &h.fields[i].key
-	for j := i + 1; j < len(h.fields); j++ {
-		l := &h.fields[j].key
-		if k.to-k.from == l.to-l.from && string(h.text(k)) == string(h.text(l)) {
-			return true
-		}
+	key := h.text(h.fields[i].key)
+	n := int(h.slots[slotOf(bytesString(key))%slotCount])
+	for n != i+1 && string(h.text(h.fields[n-1].key)) != string(key) {
+		n = int(h.fields[n-1].next)
 	}
-	return false
+	return n != i+1
 }
 
-func (h *Header) addField(key, value span) bool {
-	if len(h.fields) >= MaxExtFields {
+func (h *Header) dropFields() {
+	h.fields, h.slots = h.fields[:0], [slotCount]uint16{}
+}
+
+// addField adds a field whose key has a slot; false if there are too many.
+func (h *Header) addField(key, value span, slot uint) bool {
+	n := len(h.fields)
+	if n >= MaxExtFields {
 		return false
 	}
-	h.fields = append(h.fields, extField{key, value})
+	s := &h.slots[slot%slotCount]
+	h.fields = append(h.fields, extField{key, value, *s})
+	*s = uint16(n + 1)
 	return true
 }
 
@@ -235,6 +261,9 @@ func clip(b []byte) string {
 	return string(b)
 }
 
+// bytesString views b as a string that is not kept.
+func bytesString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
 func isTrue(b []byte) bool {
 	return len(b) == 4 && b[0]|0x20 == 't' && b[1]|0x20 == 'r' && b[2]|0x20 == 'u' && b[3]|0x20 == 'e'
 }
@@ -258,24 +287,22 @@ func parseInt(b []byte, bits int) (n int64, why string) {
 		return 0, notDecimal
 	}
 	var u uint64
-	over := false
-	for i, c := range d {
-		c -= '0'
-		if c > 9 {
-			return 0, notDecimal
+	if len(d) < 19 { // cannot wrap
+		for _, c := range d {
+			c -= '0'
+			if c > 9 {
+				return 0, notDecimal
+			}
+			u = u*10 + uint64(c)
 		}
-		if i >= 19 && u > maxUint64/10-1 { // 19 digits cannot wrap, nor can more with this
-			over = true
-			continue
-		}
-		u = u*10 + uint64(c)
+	} else if u, why = parseLong(d); why != "" {
+		return 0, why
 	}
 	limit := uint64(1)<<(bits-1) - 1
 	if neg {
 		limit++
 	}
-	over = over || u > limit
-	if over {
+	if u > limit {
 		if bits == 32 {
 			return 0, tooBig32
 		}
@@ -285,4 +312,22 @@ func parseInt(b []byte, bits int) (n int64, why string) {
 		return -int64(u), ""
 	}
 	return int64(u), ""
+}
+
+// parseLong reads digits of any number; too large ones become maxUint64.
+func parseLong(d []byte) (u uint64, why string) {
+	over := false
+	for _, c := range d {
+		c -= '0'
+		if c > 9 {
+			return 0, notDecimal
+		}
+		if over = over || u > maxUint64/10-1; !over {
+			u = u*10 + uint64(c)
+		}
+	}
+	if over {
+		return maxUint64, ""
+	}
+	return u, ""
 }

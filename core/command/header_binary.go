@@ -51,7 +51,7 @@ func (h *Header) decodeBinary(b []byte) error {
 		}
 		value := binSpan(i, i+int(vlen))
 		i += int(vlen)
-		if key.kind != spanNull && !h.addField(key, value) {
+		if !key.null() && !h.addField(key, value, slotOf(bytesString(h.text(key)))) {
 			return errTooManyFields()
 		}
 	}
@@ -63,5 +63,5 @@ func binSpan(from, to int) span {
 	if from == to {
 		return span{}
 	}
-	return span{int32(from), int32(to), spanRaw}
+	return span{int32(from), int32(to)}
 }

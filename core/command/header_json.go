@@ -3,6 +3,7 @@ package command
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"unicode/utf16"
@@ -18,8 +19,21 @@ func errJSON(b []byte, i int, what string) error {
 	return fmt.Errorf("%w: byte %d of %d: %s", ErrHeader, i, len(b), what)
 }
 
+// word is the eight bytes of b from i on, the first lowest.
+func word(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[i : i+8 : i+8]) }
+
+// stops marks, by the high bit of its byte, the lowest quote or backslash of a
+// word; 0 if there is none. Marks above the lowest one mean nothing. In the xor a
+// sought byte is zero, and the classic test for zero bytes is exact up to the first.
+func stops(x uint64) uint64 {
+	q, s := x^(lowBits*'"'), x^(lowBits*'\\')
+	return ((q-lowBits)&^q | (s-lowBits)&^s) & highBits
+}
+
 // decodeJSON scans a JSON header once. Text is validated as it is passed (shape,
-// escapes, numbers), and only remembered.
+// escapes, numbers), and only remembered. What official clients write takes short
+// cuts on the way (usualMember, names of one letter, short values), all else, of
+// any legal shape, the steps below.
 func (h *Header) decodeJSON(b []byte) error {
 	i := skipSpace(b, 0)
 	if i >= len(b) || b[i] != '{' {
@@ -30,20 +44,27 @@ func (h *Header) decodeJSON(b []byte) error {
 		return h.endJSON(b, i+1)
 	}
 	for {
-		key, next, err := h.scanKey(b, i)
+		next, err := h.usualMember(b, i)
+		if next == 0 && err == nil {
+			var key span
+			if key, next, err = h.scanKey(b, i); err == nil {
+				next, err = h.member(b, key, next)
+			}
+		}
 		if err != nil {
 			return err
 		}
-		if i, err = h.member(b, key, next); err != nil {
-			return err
+		if i = next; i < len(b) && b[i] <= ' ' {
+			i = skipSpace(b, i)
 		}
-		i = skipSpace(b, i)
 		if i >= len(b) {
 			return errJSON(b, i, "unexpected end")
 		}
 		switch b[i] {
 		case ',':
-			i = skipSpace(b, i+1)
+			if i++; i < len(b) && b[i] <= ' ' {
+				i = skipSpace(b, i)
+			}
 		case '}':
 			return h.endJSON(b, i+1)
 		default:
@@ -59,61 +80,163 @@ func (h *Header) endJSON(b []byte, i int) error {
 	return nil
 }
 
+// usualMember takes one top-level member whose quote is at i if it looks as
+// official clients write it, and returns the index behind it; 0 if it does not.
+func (h *Header) usualMember(b []byte, i int) (int, error) {
+	if len(b)-i < 12 || b[i] != '"' {
+		return 0, nil
+	}
+	var to *int32
+	digits := i + 7
+	switch m := b[i+1:]; m[0] {
+	case 'c':
+		if string(m[:6]) == `code":` {
+			to = &h.Code
+		}
+	case 'f':
+		if string(m[:6]) == `flag":` {
+			to = &h.Flag
+		}
+	case 'o':
+		if string(m[:8]) == `opaque":` {
+			to, digits = &h.Opaque, i+9
+		}
+	case 'v':
+		if string(m[:9]) == `version":` {
+			to, digits = &h.Version, i+10
+		}
+	case 'l':
+		if string(m[:11]) == `language":"` {
+			v, next := shortText(b, i+12)
+			if next > 0 {
+				h.Language = h.language(v)
+			}
+			return next, nil
+		}
+	case 'e':
+		if string(m[:11]) == `extFields":` && len(m) > 11 && m[11] == '{' {
+			h.dropFields() // of duplicates the last wins
+			return h.extFields(b, i+12)
+		}
+	case 'r':
+		if string(m[:10]) == `remark":""` {
+			h.remark = span{int32(i + 10), int32(i + 10)}
+			return i + 11, nil
+		}
+	case 's':
+		const usual = `serializeTypeCurrentRPC":"JSON"`
+		if len(m) >= len(usual) && string(m[:len(usual)]) == usual {
+			return i + 1 + len(usual), nil
+		}
+	}
+	if to == nil {
+		return 0, nil
+	}
+	n, next := smallNumber(b, digits)
+	if next > 0 {
+		*to = n
+	}
+	return next, nil
+}
+
+// smallNumber reads the digits from i on, behind which the member ends, and
+// returns the index behind them; 0 for anything else that a number may be.
+func smallNumber(b []byte, i int) (int32, int) {
+	from, n := i, int64(0)
+	for ; i < len(b) && b[i]-'0' <= 9; i++ {
+		if i == from+10 || n == 0 && i > from {
+			return 0, 0
+		}
+		n = 10*n + int64(b[i]-'0')
+	}
+	if i == from || n > math.MaxInt32 || i >= len(b) || b[i] != ',' && b[i] != '}' {
+		return 0, 0
+	}
+	return int32(n), i
+}
+
 // scanKey reads `"key" :` at i and returns the key and the start of the value.
 func (h *Header) scanKey(b []byte, i int) (span, int, error) {
 	if i >= len(b) || b[i] != '"' {
 		return span{}, 0, errJSON(b, i, "expected a key in quotes")
 	}
-	end, esc := stringEnd(b, i+1)
-	if end < 0 {
+	key, next := h.scanText(b, i+1)
+	if next == 0 {
 		return span{}, 0, errJSON(b, i, "key without end or with a bad escape")
 	}
-	key := span{int32(i + 1), int32(end), spanRaw}
-	if esc {
-		key.kind = spanEscaped
-		h.unescapeSpan(&key) // at once, so that the length of a key is its real one
-	}
-	i = end + 1
+	i = next
 	if i >= len(b) || b[i] != ':' {
 		if i = skipSpace(b, i); i >= len(b) || b[i] != ':' {
 			return span{}, 0, errJSON(b, i, "expected ':'")
 		}
 	}
-	i++
-	if i < len(b) && b[i] <= ' ' {
-		i = skipSpace(b, i)
+	return key, skipSpace(b, i+1), nil
+}
+
+// scanText passes a text whose first byte, behind the quote, is at from, and
+// returns it and the index behind its closing quote; 0 if it has no end or an
+// escape is malformed.
+func (h *Header) scanText(b []byte, from int) (span, int) {
+	end := textEnd(b, from)
+	if end < len(b) && b[end] == '"' {
+		return span{int32(from), int32(end)}, end + 1
 	}
-	return key, i, nil
+	return h.escapedText(b, from, end)
+}
+
+// escapedText is scanText for a text that has its first escape, if any, at i.
+func (h *Header) escapedText(b []byte, from, i int) (span, int) {
+	if i >= len(b) {
+		return span{}, 0
+	}
+	at := len(h.scratch)
+	h.scratch = append(h.scratch, b[from:i]...)
+	h.scratch, i = unescape(h.scratch, b, i)
+	return span{^int32(at), int32(len(h.scratch))}, i + 1
+}
+
+// textEnd is the index of the first quote or backslash from i on, len(b) if there
+// is none.
+func textEnd(b []byte, i int) int {
+	for ; i+8 <= len(b); i += 8 {
+		if m := stops(word(b, i)); m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+	}
+	for i < len(b) && b[i] != '"' && b[i] != '\\' {
+		i++
+	}
+	return i
 }
 
 // member takes one top-level member whose value starts at i.
 func (h *Header) member(b []byte, key span, i int) (int, error) {
-	name := h.text(&key)
+	name := h.text(key)
 	if string(name) == "extFields" {
-		h.fields = h.fields[:0] // of duplicates the last wins
+		h.dropFields() // of duplicates the last wins
 		if i < len(b) && b[i] == '{' {
 			return h.extFields(b, i)
 		}
 	}
-	v, next, err := scanValue(b, i, 0)
+	v, next, err := h.scanValue(b, i)
 	if err != nil {
 		return 0, err
 	}
 	switch string(name) {
 	case "code":
-		err = h.topInt(v, b, &h.Code)
+		err = h.topInt(v, &h.Code)
 	case "flag":
-		err = h.topInt(v, b, &h.Flag)
+		err = h.topInt(v, &h.Flag)
 	case "opaque":
-		err = h.topInt(v, b, &h.Opaque)
+		err = h.topInt(v, &h.Opaque)
 	case "version":
-		err = h.topInt(v, b, &h.Version)
+		err = h.topInt(v, &h.Version)
 	case "language":
 		h.Language = h.language(v)
 	case "remark":
 		h.remark = v
 	case "extFields":
-		if v.kind != spanNull {
+		if !v.null() {
 			err = errJSON(b, i, "extFields is no object")
 		}
 	}
@@ -121,14 +244,14 @@ func (h *Header) member(b []byte, key span, i int) (int, error) {
 }
 
 // topInt takes a number or a number in quotes; null is 0, as in fastjson.
-func (h *Header) topInt(v span, b []byte, to *int32) error {
+func (h *Header) topInt(v span, to *int32) error {
 	*to = 0
-	if v.kind == spanNull {
+	if v.null() {
 		return nil
 	}
-	n, why := parseInt(h.text(&v), 32)
+	n, why := parseInt(h.text(v), 32)
 	if why != "" {
-		return fmt.Errorf("%w: %q: %s", ErrHeader, clip(h.text(&v)), why)
+		return fmt.Errorf("%w: %q: %s", ErrHeader, clip(h.text(v)), why)
 	}
 	*to = int32(n)
 	return nil
@@ -137,14 +260,17 @@ func (h *Header) topInt(v span, b []byte, to *int32) error {
 // language takes a name or an ordinal; unknown ones are no error, and null is
 // the default.
 func (h *Header) language(v span) Language {
-	if v.kind == spanNull {
+	if v.null() {
 		return LanguageJava
 	}
-	t := h.text(&v)
-	if n, why := parseInt(t, 32); why == "" {
-		return languageByOrdinal(n)
+	t := h.text(v)
+	l := languageByName(t)
+	if l == LanguageUnknown {
+		if n, why := parseInt(t, 32); why == "" {
+			return languageByOrdinal(n)
+		}
 	}
-	return languageByName(t)
+	return l
 }
 
 // extFields reads the object that starts at i and returns the index behind it.
@@ -153,30 +279,41 @@ func (h *Header) extFields(b []byte, i int) (int, error) {
 	if i < len(b) && b[i] == '}' {
 		return i + 1, nil
 	}
+	const (
+		// The first five bytes of "x":"… and all eight of "x":"0", are most of a send.
+		keyMask  = 0xff_ff_ff_00_ff
+		letter   = '"'<<32 | ':'<<24 | '"'<<16 | '"'
+		oneMask  = 0xff_ff_00_ff_ff_ff_00_ff
+		oneValue = ','<<56 | '"'<<48 | letter
+	)
 	for {
 		var key, value span
+		var slot uint
 		var err error
-		// A key of one plain letter is the usual case of the usual request.
-		if i+4 < len(b) && b[i] == '"' && b[i+1]-'a' < 26 && b[i+2] == '"' && b[i+3] == ':' {
-			key = span{int32(i + 1), int32(i + 2), spanRaw}
-			i = skipSpace(b, i+4)
-		} else if key, i, err = h.scanKey(b, i); err != nil {
+		var w uint64
+		if i+16 <= len(b) {
+			w = word(b, i)
+		}
+		if slot = uint(byte(w>>8) - 'a'); w&keyMask != letter || slot >= letterSlots {
+			key, slot, i, err = h.longKey(b, i)
+		} else if key = (span{int32(i + 1), int32(i + 2)}); w&oneMask == oneValue && byte(w>>40)-'0' <= 9 {
+			if !h.addField(key, span{int32(i + 5), int32(i + 6)}, slot) {
+				return 0, errTooManyFields()
+			}
+			if i += 8; b[i] <= ' ' {
+				i = skipSpace(b, i)
+			}
+			continue
+		} else {
+			i += 4
+		}
+		if err != nil {
 			return 0, err
 		}
-		if i < len(b) && b[i] == '"' {
-			end, esc := stringEnd(b, i+1)
-			if end < 0 {
-				return 0, errJSON(b, i, "text without end or with a bad escape")
-			}
-			value = span{int32(i + 1), int32(end), spanRaw}
-			if esc {
-				value.kind = spanEscaped
-			}
-			i = end + 1
-		} else if value, i, err = scanValue(b, i, 0); err != nil {
+		if value, i, err = h.extValue(b, i); err != nil {
 			return 0, err
 		}
-		if !h.addField(key, value) {
+		if !h.addField(key, value, slot) {
 			return 0, errTooManyFields()
 		}
 		if i < len(b) && b[i] <= ' ' {
@@ -198,39 +335,93 @@ func (h *Header) extFields(b []byte, i int) (int, error) {
 	}
 }
 
+// longKey reads the key of an ext field at i and returns it, its slot and the
+// start of the value.
+func (h *Header) longKey(b []byte, i int) (span, uint, int, error) {
+	if i < len(b) && b[i] == '"' {
+		end := textEnd(b, i+1)
+		if end+2 < len(b) && b[end] == '"' && b[end+1] == ':' && b[end+2] > ' ' {
+			return span{int32(i + 1), int32(end)}, slotOf(bytesString(b[i+1 : end])), end + 2, nil
+		}
+	}
+	key, i, err := h.scanKey(b, i)
+	return key, slotOf(bytesString(h.text(key))), i, err
+}
+
+// extValue reads the value at i and returns it and the index behind it.
+func (h *Header) extValue(b []byte, i int) (span, int, error) {
+	if i >= len(b) || b[i] != '"' {
+		return h.scanValue(b, i)
+	}
+	i++
+	end := textEnd(b, i)
+	if end < len(b) && b[end] == '"' {
+		return span{int32(i), int32(end)}, end + 1, nil
+	}
+	v, next := h.escapedText(b, i, end)
+	if next == 0 {
+		return span{}, 0, errJSON(b, i-1, "text without end or with a bad escape")
+	}
+	return v, next, nil
+}
+
+// shortText is scanText for what ends within eight bytes and has no escape; the
+// index is 0 for anything else.
+func shortText(b []byte, from int) (span, int) {
+	if from+8 <= len(b) {
+		if m := stops(word(b, from)); m != 0 {
+			if i := from + bits.TrailingZeros64(m)>>3; b[i] == '"' {
+				return span{int32(from), int32(i)}, i + 1
+			}
+		}
+	}
+	return span{}, 0
+}
+
 // scanValue passes the value at i, of any kind, and returns its text (of a
 // string without quotes) and the index behind it.
-func scanValue(b []byte, i, depth int) (span, int, error) {
+func (h *Header) scanValue(b []byte, i int) (span, int, error) {
 	if i >= len(b) {
 		return span{}, 0, errJSON(b, i, "expected a value")
 	}
-	from := i
 	switch c := b[i]; {
 	case c == '"':
-		end, esc := stringEnd(b, i+1)
-		if end < 0 {
+		v, next := h.scanText(b, i+1)
+		if next == 0 {
 			return span{}, 0, errJSON(b, i, "text without end or with a bad escape")
 		}
-		v := span{int32(i + 1), int32(end), spanRaw}
-		if esc {
-			v.kind = spanEscaped
-		}
-		return v, end + 1, nil
-	case c == '{' || c == '[':
-		next, err := skipNested(b, i, depth+1)
-		return span{int32(from), int32(next), spanRaw}, next, err
+		return v, next, nil
 	case c == 'n' && hasWord(b, i, "null"):
 		return span{}, i + 4, nil
-	case c == 't' && hasWord(b, i, "true"):
-		return span{int32(from), int32(from + 4), spanRaw}, i + 4, nil
+	}
+	next, err := skipValue(b, i, 0)
+	return span{int32(i), int32(next)}, next, err
+}
+
+// skipValue passes the value at i and returns the index behind it.
+func skipValue(b []byte, i, depth int) (int, error) {
+	if i >= len(b) {
+		return 0, errJSON(b, i, "expected a value")
+	}
+	switch c := b[i]; {
+	case c == '"':
+		end := stringEnd(b, i+1)
+		if end < 0 {
+			return 0, errJSON(b, i, "text without end or with a bad escape")
+		}
+		return end + 1, nil
+	case c == '{' || c == '[':
+		return skipNested(b, i, depth+1)
+	case c == 'n' && hasWord(b, i, "null"), c == 't' && hasWord(b, i, "true"):
+		return i + 4, nil
 	case c == 'f' && hasWord(b, i, "false"):
-		return span{int32(from), int32(from + 5), spanRaw}, i + 5, nil
+		return i + 5, nil
 	}
 	end := numberEnd(b, i)
 	if end < 0 {
-		return span{}, 0, errJSON(b, i, "expected a value")
+		return 0, errJSON(b, i, "expected a value")
 	}
-	return span{int32(from), int32(end), spanRaw}, end, nil
+	return end, nil
 }
 
 func hasWord(b []byte, i int, w string) bool {
@@ -253,7 +444,7 @@ func skipNested(b []byte, i, depth int) (int, error) {
 			if i >= len(b) || b[i] != '"' {
 				return 0, errJSON(b, i, "expected a key in quotes")
 			}
-			end, _ := stringEnd(b, i+1)
+			end := stringEnd(b, i+1)
 			if end < 0 {
 				return 0, errJSON(b, i, "key without end or with a bad escape")
 			}
@@ -262,7 +453,7 @@ func skipNested(b []byte, i, depth int) (int, error) {
 			}
 			i = skipSpace(b, i+1)
 		}
-		_, next, err := scanValue(b, i, depth)
+		next, err := skipValue(b, i, depth)
 		if err != nil {
 			return 0, err
 		}
@@ -288,35 +479,18 @@ func skipSpace(b []byte, i int) int {
 }
 
 // stringEnd returns the index of the quote that ends the string whose first byte
-// is at i, and whether there are escapes on the way; -1 if it has no end or an
-// escape is malformed. Eight bytes at a time: in the xor a sought byte is zero,
-// and the lowest high bit of the classic zero-byte test is exact.
-func stringEnd(b []byte, i int) (end int, esc bool) {
+// is at i; -1 if it has no end or an escape is malformed.
+func stringEnd(b []byte, i int) int {
 	for {
-		if i+8 <= len(b) {
-			x := binary.LittleEndian.Uint64(b[i:])
-			q, s := x^(lowBits*'"'), x^(lowBits*'\\')
-			m := ((q-lowBits)&^q | (s-lowBits)&^s) & highBits
-			if m == 0 {
-				i += 8
-				continue
-			}
-			i += bits.TrailingZeros64(m) >> 3
-		} else {
-			for i < len(b) && b[i] != '"' && b[i] != '\\' {
-				i++
-			}
-			if i >= len(b) {
-				return -1, esc
-			}
+		if i = textEnd(b, i); i >= len(b) {
+			return -1
 		}
 		if b[i] == '"' {
-			return i, esc
+			return i
 		}
-		esc = true
 		n := escapeLen(b[i:])
 		if n == 0 {
-			return -1, true
+			return -1
 		}
 		i += n
 	}
@@ -351,44 +525,29 @@ const hexTable = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x
 
 func hexValue(c byte) byte { return hexTable[c] }
 
-// appendUnescaped appends s, the inside of a JSON string whose escapes
-// stringEnd has checked. Lone surrogates become U+FFFD. No escape is shorter than
-// what it stands for, so room for s is room enough; eight bytes more let whole
-// words be copied.
-func appendUnescaped(dst, s []byte) []byte {
-	at := len(dst)
-	dst = slices.Grow(dst, len(s)+8)
-	d := dst[at : at+len(s)+8]
-	n := 0
-	for i := 0; i < len(s); {
-		if i+8 <= len(s) {
-			x := binary.LittleEndian.Uint64(s[i:])
-			binary.LittleEndian.PutUint64(d[n:], x)
-			x ^= lowBits * '\\'
-			m := (x - lowBits) &^ x & highBits
-			if m == 0 {
-				i, n = i+8, n+8
-				continue
-			}
-			k := bits.TrailingZeros64(m) >> 3
-			i, n = i+k, n+k
-		} else if s[i] != '\\' {
-			d[n] = s[i]
-			i, n = i+1, n+1
-			continue
+// unescape appends to dst the rest of a string, of which b[i] is a backslash, and
+// returns the index of the quote that ends it; -1 if it has no end or an escape is
+// malformed. Lone surrogates become U+FFFD.
+func unescape(dst, b []byte, i int) ([]byte, int) {
+	n := len(dst)
+	for {
+		if cap(dst)-n < 16 { // an escape gives four bytes at most, and whole words are copied
+			dst = slices.Grow(dst[:n], 256)
 		}
-		l := escapeLen(s[i:])
-		switch {
-		case l == 6:
-			r := hexRune(s[i+2:])
-			if r < utf8.RuneSelf { // the separators of a property string
-				d[n] = byte(r)
-				n++
-				break
-			}
+		d := dst[:cap(dst)]
+		l := 0
+		if i+8 <= len(b) && string(b[i:i+5]) == `\u000` && hexTable[b[i+5]] < 16 { // the separators of a property string
+			d[n] = hexTable[b[i+5]]
+			n, i = n+1, i+6
+			goto copy
+		}
+		l = escapeLen(b[i:])
+		switch l {
+		case 6:
+			r := hexRune(b[i+2:])
 			if utf16.IsSurrogate(r) {
 				low := rune(-1)
-				if rest := s[i+6:]; len(rest) >= 6 && rest[0] == '\\' && rest[1] == 'u' {
+				if rest := b[i+6:]; len(rest) >= 6 && rest[0] == '\\' && escapeLen(rest) == 6 {
 					low = hexRune(rest[2:])
 				}
 				if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
@@ -396,15 +555,41 @@ func appendUnescaped(dst, s []byte) []byte {
 				}
 			}
 			n += utf8.EncodeRune(d[n:n+4], r)
-		case l == 2:
-			d[n] = plainEscape(s[i+1])
+		case 2:
+			d[n] = plainEscape(b[i+1])
 			n++
-		default: // not reached after stringEnd
-			return dst[:at+n]
+		default:
+			return dst[:n], -1
 		}
 		i += l
+	copy:
+		for i+8 <= len(b) {
+			if n+8 > len(d) {
+				dst = slices.Grow(dst[:n], 256)
+				d = dst[:cap(dst)]
+			}
+			x := word(b, i)
+			binary.LittleEndian.PutUint64(d[n:n+8:n+8], x)
+			m := stops(x)
+			if m == 0 {
+				i, n = i+8, n+8
+				continue
+			}
+			k := bits.TrailingZeros64(m) >> 3
+			i, n = i+k, n+k
+			goto stop
+		}
+		if k := textEnd(b, i); k < len(b) {
+			dst = append(dst[:n], b[i:k]...)
+			i, n = k, len(dst)
+		} else {
+			return dst[:n], -1
+		}
+	stop:
+		if b[i] == '"' {
+			return dst[:n], i
+		}
 	}
-	return dst[:at+n]
 }
 
 func plainEscape(c byte) byte {

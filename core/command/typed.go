@@ -101,110 +101,70 @@ var sendNames = [...]string{
 	"flag", "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch", "bname",
 }
 
-const sendRequired = 1<<8 - 1 // a…h
+const sendRequired = 8 // a…h
 
 func sendLongNames(code int32) bool { return code == ReqSendMessage || code == ReqSendReplyMessage }
 
-// sendField is the index of a long name, negative if it is none of ours.
-func sendField(key []byte) int {
-	switch string(key) {
-	case "producerGroup":
-		return 0
-	case "topic":
-		return 1
-	case "defaultTopic":
-		return 2
-	case "defaultTopicQueueNums":
-		return 3
-	case "queueId":
-		return 4
-	case "sysFlag":
-		return 5
-	case "bornTimestamp":
-		return 6
-	case "flag":
-		return 7
-	case "properties":
-		return 8
-	case "reconsumeTimes":
-		return 9
-	case "unitMode":
-		return 10
-	case "maxReconsumeTimes":
-		return 11
-	case "batch":
-		return 12
-	case "bname":
-		return 13
-	}
-	return -1
+// sendFields are the values of a send in the order of sendNames, and the first of
+// them that is no number.
+type sendFields struct {
+	h   *Header
+	v   [len(sendNames)]span
+	bad int
+	why string
 }
 
-// Decode takes the fields in one pass over the header: this is the hot path.
-func (r *SendRequest) Decode(h *Header) error {
-	*r = SendRequest{MaxReconsumeTimes: -1}
-	long := sendLongNames(h.Code)
-	seen := 0
-	for i := range h.fields {
-		f := &h.fields[i]
-		if f.value.kind == spanNull {
-			continue
-		}
-		key := h.text(&f.key)
-		var n int
-		if long {
-			n = sendField(key)
-		} else if len(key) == 1 {
-			n = int(key[0]) - 'a'
-		} else {
-			continue
-		}
-		if n < 0 || n >= len(sendNames) {
-			continue
-		}
-		seen |= 1 << n
-		v := h.text(&f.value)
-		var why string
-		switch n {
-		case 0:
-			r.ProducerGroup = v
-		case 1:
-			r.Topic = v
-		case 2:
-			r.DefaultTopic = v
-		case 3:
-			r.DefaultTopicQueueNums, why = parseInt32(v)
-		case 4:
-			r.QueueID, why = parseInt32(v)
-		case 5:
-			r.SysFlag, why = parseInt32(v)
-		case 6:
-			r.BornTimestamp, why = parseInt(v, 64)
-		case 7:
-			r.Flag, why = parseInt32(v)
-		case 8:
-			r.Properties = v
-		case 9:
-			r.ReconsumeTimes, why = parseInt32(v)
-		case 10:
-			r.UnitMode = isTrue(v)
-		case 11:
-			r.MaxReconsumeTimes, why = parseInt32(v)
-		case 12:
-			r.Batch = isTrue(v)
-		case 13:
-			r.BrokerName = v
-		}
-		if why != "" {
-			return &FieldError{Code: h.Code, Field: sendKey(long, n), Value: clip(v), Reason: why}
+func (f *sendFields) text(i int) []byte { return f.h.text(f.v[i]) }
+
+func (f *sendFields) number(i, bits int) int64 {
+	n, why := parseInt(f.text(i), bits)
+	if why != "" && f.why == "" {
+		f.bad, f.why = i, why
+	}
+	return n
+}
+
+func (f *sendFields) int32(i int) int32 {
+	if v := f.v[i]; v.from > 0 && v.to == v.from+1 { // most of them
+		if c := f.h.raw[v.from] - '0'; c <= 9 {
+			return int32(c)
 		}
 	}
-	if seen&sendRequired != sendRequired {
-		n := 0
-		for seen>>n&1 != 0 {
-			n++
+	return int32(f.number(i, 32))
+}
+
+// Decode takes the fields.
+func (r *SendRequest) Decode(h *Header) error {
+	f := sendFields{h: h}
+	long := sendLongNames(h.Code)
+	if long {
+		for i, name := range sendNames {
+			f.v[i] = h.find(name)
 		}
-		return &FieldError{Code: h.Code, Field: sendKey(long, n), Reason: missing}
+	} else {
+		for i := range f.v {
+			f.v[i] = h.letter('a' + byte(i))
+		}
+	}
+	for i := range sendRequired {
+		if f.v[i].null() {
+			return &FieldError{Code: h.Code, Field: sendKey(long, i), Reason: missing}
+		}
+	}
+	r.ProducerGroup, r.Topic, r.DefaultTopic = f.text(0), f.text(1), f.text(2)
+	r.Properties, r.BrokerName = f.text(8), f.text(13)
+	r.DefaultTopicQueueNums, r.QueueID, r.SysFlag, r.Flag = f.int32(3), f.int32(4), f.int32(5), f.int32(7)
+	r.BornTimestamp = f.number(6, 64)
+	r.ReconsumeTimes, r.MaxReconsumeTimes = 0, -1
+	if !f.v[9].null() {
+		r.ReconsumeTimes = f.int32(9)
+	}
+	if !f.v[11].null() {
+		r.MaxReconsumeTimes = f.int32(11)
+	}
+	r.UnitMode, r.Batch = isTrue(f.text(10)), isTrue(f.text(12))
+	if f.why != "" {
+		return &FieldError{Code: h.Code, Field: sendKey(long, f.bad), Value: clip(f.text(f.bad)), Reason: f.why}
 	}
 	return nil
 }
