@@ -2,6 +2,7 @@ package message_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"net/netip"
 	"strings"
 	"testing"
@@ -87,6 +88,21 @@ func FuzzNextBatchItem(f *testing.F) {
 			rest = next
 		}
 	})
+}
+
+func TestAppendHex(t *testing.T) {
+	var all []byte
+	for i := range 256 {
+		all = append(all, byte(i), byte(255-i), byte(i*7))
+	}
+	for n := range 13 {
+		for i := 0; i+n <= len(all); i += 5 {
+			want := "x" + strings.ToUpper(hex.EncodeToString(all[i:i+n]))
+			if got := string(message.AppendHex([]byte("x"), all[i:i+n])); got != want {
+				t.Fatalf("%x became %s", all[i:i+n], got)
+			}
+		}
+	}
 }
 
 func TestParseOffsetIDRefuses(t *testing.T) {
