@@ -31,14 +31,8 @@ func recordedSends(tb testing.TB) map[string][]Frame {
 }
 
 // benchAnswer forms the answer to a send.
-func benchAnswer(buf []byte, typ HeaderType, r *SendRequest, opaque int32, preset *Preset, id []byte, offset int64) []byte {
-	w := Begin(buf, typ, RespSuccess, opaque, FlagResponse)
-	w.Preset(preset)
-	w.ExtPlain("msgId", id)
-	w.ExtInt("queueId", int64(r.QueueID))
-	w.ExtInt("queueOffset", offset)
-	w.ExtBytes("transactionId", id)
-	return w.End(0)
+func benchAnswer(buf []byte, typ HeaderType, r *SendRequest, opaque int32, form *SendForm, id []byte, offset int64) []byte {
+	return form.Append(buf, typ, opaque, &SendResponse{MsgID: id, QueueID: r.QueueID, QueueOffset: offset, TransactionID: id})
 }
 
 // BenchmarkSendHeader is what a send costs in this package: the header of a
@@ -46,7 +40,7 @@ func benchAnswer(buf []byte, typ HeaderType, r *SendRequest, opaque int32, prese
 // "reference" is a reader and writer that trusts the text and knows nothing but
 // this request: about what the machine can do.
 func BenchmarkSendHeader(b *testing.B) {
-	preset := NewPreset("MSG_REGION", DefaultRegion, "TRACE_ON", "true")
+	form := NewSendForm(&SendResponse{TraceOn: true})
 	id := []byte("7F00000100009BE70000000000051112")
 	all := recordedSends(b)
 	for _, name := range []string{"JAVA 513", "JAVA 409", "GO 317", "JAVA 513 binary", "GO 317 binary"} {
@@ -73,14 +67,14 @@ func BenchmarkSendHeader(b *testing.B) {
 				decode(&frames[0])
 				b.ReportAllocs()
 				for i := int32(0); b.Loop(); i++ {
-					benchAnswer(buf, frames[0].Type, &req, 1e9+i, &preset, id, int64(i))
+					benchAnswer(buf, frames[0].Type, &req, 1e9+i, form, id, int64(i))
 				}
 			})
 			b.Run("both", func(b *testing.B) {
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					decode(&frames[i%len(frames)])
-					benchAnswer(buf, h.Type, &req, h.Opaque, &preset, id, int64(i))
+					benchAnswer(buf, h.Type, &req, h.Opaque, form, id, int64(i))
 				}
 			})
 			if frames[0].Type != JSON {
@@ -104,7 +98,7 @@ func BenchmarkSendHeader(b *testing.B) {
 
 // TestReferenceReadsTheSame: what the benchmark compares with does the work.
 func TestReferenceReadsTheSame(t *testing.T) {
-	preset := NewPreset("MSG_REGION", DefaultRegion, "TRACE_ON", "true")
+	form := NewSendForm(&SendResponse{TraceOn: true})
 	var r reference
 	for name, frames := range recordedSends(t) {
 		for i := range frames {
@@ -120,7 +114,7 @@ func TestReferenceReadsTheSame(t *testing.T) {
 			require.Equal(t, string(req.Properties), string(r.properties), name)
 			require.Equal(t, []int64{int64(h.Opaque), int64(req.QueueID), req.BornTimestamp}, []int64{r.opaque, r.queue, r.born}, name)
 			id := []byte("7F00000100009BE70000000000051112")
-			require.Equal(t, string(benchAnswer(nil, JSON, &req, h.Opaque, &preset, id, 7)), string(r.answer(nil, id, 7)))
+			require.Equal(t, string(benchAnswer(nil, JSON, &req, h.Opaque, form, id, 7)), string(r.answer(nil, id, 7)))
 		}
 	}
 }
@@ -206,7 +200,7 @@ func decimal(v []byte) (n int64) {
 
 func (r *reference) answer(out, id []byte, offset int64) []byte {
 	s := len(out)
-	out = append(out, "\x00\x00\x00\x00\x00\x00\x00\x00"+`{"code":0,"extFields":{"MSG_REGION":"DefaultRegion","TRACE_ON":"true","msgId":"`...)
+	out = append(out, "\x00\x00\x00\x00\x00\x00\x00\x00"+`{"code":0,"extFields":{"TRACE_ON":"true","MSG_REGION":"DefaultRegion","msgId":"`...)
 	out = append(out, id...)
 	out = append(out, `","queueId":"`...)
 	out = strconv.AppendInt(out, r.queue, 10)

@@ -91,65 +91,6 @@ func (w *Writer) ExtBytes(key string, value []byte) {
 	}
 }
 
-// Preset is ext fields that are the same in many headers, encoded once. It is
-// immutable and safe for concurrent use.
-type Preset struct {
-	json, binary []byte
-	n            int
-}
-
-// NewPreset encodes pairs of key and value.
-func NewPreset(pairs ...string) Preset {
-	var p Preset
-	for _, t := range []HeaderType{JSON, RocketMQ} {
-		w := Begin(nil, t, 0, 0, 0)
-		from := len(w.buf)
-		for i := 0; i+1 < len(pairs); i += 2 {
-			w.Ext(pairs[i], pairs[i+1])
-		}
-		if t == RocketMQ {
-			p.binary = w.buf[from:]
-			continue
-		}
-		if w.ext > 0 {
-			p.json = w.buf[from+len(extOpen):]
-		}
-		p.n = w.ext
-	}
-	return p
-}
-
-// Preset adds the fields of p.
-func (w *Writer) Preset(p *Preset) {
-	if p.n == 0 {
-		return
-	}
-	if w.typ == RocketMQ {
-		w.buf = append(w.buf, p.binary...)
-		return
-	}
-	if w.ext == 0 {
-		w.buf = append(w.buf, extOpen...)
-	} else {
-		w.buf = append(w.buf, ',')
-	}
-	w.ext += p.n
-	w.buf = append(w.buf, p.json...)
-}
-
-// ExtPlain is ExtBytes for a key and a value that need no escapes in JSON, as
-// letters and digits do; nothing is checked.
-func (w *Writer) ExtPlain(key string, value []byte) {
-	if w.typ != JSON {
-		w.ExtBytes(key, value)
-		return
-	}
-	w.jsonKey(key)
-	w.buf = append(w.buf, '"')
-	w.buf = append(w.buf, value...)
-	w.buf = append(w.buf, '"')
-}
-
 // ExtInt adds an ext field as a decimal number.
 func (w *Writer) ExtInt(key string, value int64) {
 	if w.typ == JSON {
@@ -207,7 +148,7 @@ func (w *Writer) End(bodyLen int) []byte {
 	w.finish()
 	hlen := len(w.buf) - w.start - prefixLen
 	if hlen > MaxHeader {
-		w.err = fmt.Errorf("%w: %d bytes, limit %d", ErrHeaderTooLarge, hlen, MaxHeader)
+		w.err = errHeaderTooLarge(hlen)
 	} else if int64(hlen)+int64(bodyLen)+4 > 1<<31-1 {
 		w.err = fmt.Errorf("%w: a body of %d bytes does not fit a frame", ErrHeaderTooLarge, bodyLen)
 		bodyLen = 0
@@ -220,6 +161,10 @@ func (w *Writer) End(bodyLen int) []byte {
 	binary.BigEndian.PutUint32(p, uint32(4+hlen+bodyLen))
 	binary.BigEndian.PutUint32(p[4:], uint32(w.typ)<<24|uint32(hlen))
 	return w.buf
+}
+
+func errHeaderTooLarge(n int) error {
+	return fmt.Errorf("%w: %d bytes, limit %d", ErrHeaderTooLarge, n, MaxHeader)
 }
 
 // Err tells after End whether the header had to be replaced; it wraps
@@ -294,10 +239,12 @@ func stringBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), le
 
 const hexUpper = "0123456789ABCDEF"
 
-// appendQuoted appends s as a JSON string. Like fastjson it escapes quote,
-// backslash and the control characters; invalid UTF-8 becomes U+FFFD.
-func appendQuoted(dst, s []byte) []byte {
-	dst = append(dst, '"')
+// appendQuoted appends s as a JSON string.
+func appendQuoted(dst, s []byte) []byte { return append(appendEscaped(append(dst, '"'), s), '"') }
+
+// appendEscaped appends s as it stands in a JSON string. Like fastjson it escapes
+// quote, backslash and the control characters; invalid UTF-8 becomes U+FFFD.
+func appendEscaped(dst, s []byte) []byte {
 	from, i := 0, 0
 	for {
 		i = plainEnd(s, i)
@@ -335,8 +282,7 @@ func appendQuoted(dst, s []byte) []byte {
 		i++
 		from = i
 	}
-	dst = append(dst, s[from:]...)
-	return append(dst, '"')
+	return append(dst, s[from:]...)
 }
 
 // plainEnd returns the index of the first byte of s from i on that a JSON string

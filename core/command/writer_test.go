@@ -121,34 +121,3 @@ func TestAppendResponse(t *testing.T) {
 		require.True(t, h.IsResponse())
 	}
 }
-
-// TestPresetIsWhatExtWrites: fields that were encoded once are those that Ext
-// writes, wherever they stand.
-func TestPresetIsWhatExtWrites(t *testing.T) {
-	p := NewPreset("MSG_REGION", "re\"gion", "TRACE_ON", "true")
-	none := NewPreset()
-	for _, typ := range []HeaderType{JSON, RocketMQ} {
-		for _, before := range []bool{false, true} {
-			build := func(fields func(w *Writer)) []byte {
-				w := Begin(nil, typ, 0, 7, FlagResponse)
-				if before {
-					w.Ext("a", "1")
-				}
-				fields(&w)
-				w.Ext("z", "26")
-				return w.End(0)
-			}
-			want := build(func(w *Writer) {
-				w.Ext("MSG_REGION", "re\"gion")
-				w.Ext("TRACE_ON", "true")
-				w.Ext("msgId", "7F00")
-			})
-			got := build(func(w *Writer) {
-				w.Preset(&none)
-				w.Preset(&p)
-				w.ExtPlain("msgId", []byte("7F00"))
-			})
-			require.Equal(t, string(want), string(got), "%v, before %v", typ, before)
-		}
-	}
-}

@@ -64,10 +64,10 @@ type Config struct {
 	SendWait time.Duration
 	Index    message.IndexRules
 
-	// BrokerProperties are appended to the properties of every sent message,
-	// SendFields are in every answer to a send; the kernel makes both.
+	// BrokerProperties are appended to the properties of every sent message, SendForm
+	// writes the answers; the kernel makes both.
 	BrokerProperties []byte
-	SendFields       command.Preset
+	SendForm         *command.SendForm
 
 	_ struct{}
 }
@@ -150,7 +150,7 @@ func (k *Kernel) SetConfig(c Config) {
 	if c.Region == "" {
 		c.Region = command.DefaultRegion
 	}
-	c.SendFields = command.NewPreset(message.PropRegion, c.Region, message.PropTraceOn, on)
+	c.SendForm = command.NewSendForm(&command.SendResponse{Region: []byte(c.Region), TraceOn: c.TraceOn})
 	p := message.AppendProperty(nil, message.PropRegion, c.Region)
 	p = message.AppendProperty(p, message.PropTraceOn, on)
 	c.BrokerProperties = message.AppendProperty(p, message.PropCluster, c.ClusterName)

@@ -71,25 +71,30 @@ func (st *connState) appendAnswer(dst []byte, b *combine.Batch, i int, t *combin
 		}
 		id = message.AppendOffsetID(id, k.StoreHost.Bytes(), units[j].At)
 	}
-	w := command.Begin(dst, command.HeaderType(t.Kind), code, t.Opaque, command.FlagResponse)
-	w.Preset(&k.Config().SendFields)
-	w.ExtPlain("msgId", id)
-	w.ExtInt("queueId", int64(units[0].Queue.ID))
-	w.ExtInt("queueOffset", units[0].Offset)
+	r := command.SendResponse{MsgID: id, QueueID: units[0].Queue.ID, QueueOffset: units[0].Offset}
 	if t.Text != "" {
-		w.Ext("transactionId", t.Text)
+		r.TransactionID = []byte(t.Text)
 	} else if t.TextLen > 0 && t.Flags&flagBatch == 0 {
-		w.ExtBytes("transactionId", b.Buf[t.TextAt:t.TextAt+t.TextLen])
+		r.TransactionID = b.Buf[t.TextAt : t.TextAt+t.TextLen]
 	}
-	return w.End(0)
+	if code == command.RespSuccess {
+		return k.Config().SendForm.Append(dst, command.HeaderType(t.Kind), t.Opaque, &r)
+	}
+	r.Region, r.TraceOn = []byte(k.Config().Region), k.Config().TraceOn
+	return appendFrame(dst, t, code, "", &r)
 }
 
 // appendError appends the whole frame of a refusal; Java and Go clients need
-// the two ext fields on errors, too.
+// the region and the trace switch on errors, too.
 func (st *connState) appendError(dst []byte, t *combine.Ticket, code int32, text string) []byte {
+	c := st.s.k.Config()
+	return appendFrame(dst, t, code, text, &command.SendResponse{Region: []byte(c.Region), TraceOn: c.TraceOn})
+}
+
+func appendFrame(dst []byte, t *combine.Ticket, code int32, remark string, r *command.SendResponse) []byte {
 	w := command.Begin(dst, command.HeaderType(t.Kind), code, t.Opaque, command.FlagResponse)
-	w.Preset(&st.s.k.Config().SendFields)
-	w.Remark(text)
+	w.Remark(remark)
+	r.Append(&w)
 	return w.End(0)
 }
 
