@@ -143,10 +143,11 @@ verify: lint test cross apidiff conformance interop-smoke ## all gates
 
 # The rounds that take hours on a small machine: 200 kill -9 rounds a store
 # (HARDPOINT_TEST_LONG), long random runs of every store against the model
-# (HARDPOINT_TEST_ROUNDS), each fuzz target, the whole of interop.
+# (HARDPOINT_TEST_ROUNDS), a store of very many queues (HARDPOINT_TEST_QUEUES),
+# each fuzz target, the whole of interop.
 .PHONY: verify-long
 verify-long: verify ## all gates and everything slow
-	HARDPOINT_TEST_ROUNDS=$(MODEL_ROUNDS) $(GO) test -count=1 -p 1 -timeout 4h ./...
+	HARDPOINT_TEST_ROUNDS=$(MODEL_ROUNDS) HARDPOINT_TEST_QUEUES=80000 $(GO) test -count=1 -p 1 -timeout 4h ./...
 	if [ -f test/go.mod ]; then cd test && HARDPOINT_TEST_LONG=1 $(GO) test -count=1 -p 1 -timeout 4h ./...; fi
 	$(MAKE) fuzz
 	$(MAKE) interop

@@ -3,12 +3,6 @@ package commitlog
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -48,54 +42,29 @@ func encodeUnit(b []byte, at message.Position, size int32, tags int64) {
 	be.PutUint64(b[12:], uint64(tags))
 }
 
-// queueFile is one file of a ConsumeQueue. Its handles are guarded by the
-// queue's mu: held for reading while they are used, for writing to change them.
-type queueFile struct {
-	base    int64 // byte address in the queue
-	path    string
-	m       vfs.Mapping
-	mem     []byte
-	file    vfs.File // where the file cannot be mapped, or not written through a mapping
-	used    atomic.Bool
-	cached  bool         // is in the fileCache, guarded by its mu
-	flushed atomic.Int64 // bytes of the file that are durable
-	whole   atomic.Bool  // its length is durable
-}
-
-func (f *queueFile) isOpen() bool { return f.mem != nil || f.file != nil }
-
-func (f *queueFile) closeHandles() {
-	if f.m != nil {
-		_ = f.m.Close() // bytes are in the page cache; flush opens the file again
-	}
-	if f.file != nil {
-		_ = f.file.Close()
-	}
-	f.m, f.mem, f.file = nil, nil, nil
-}
-
 // queue is the ConsumeQueue of one message queue. One writer at a time.
 type queue struct {
 	ix  *queueIndex
 	key message.Queue
-	dir string
 
 	mu    sync.RWMutex
 	files []*queueFile // contiguous, in order
 
-	min, max atomic.Int64 // queue offsets
-	known    atomic.Bool  // was written once
-	dirty    atomic.Bool  // is on the list to be flushed
-	newNames atomic.Bool  // its directory has names that are not durable
-
-	// hidden is up to which offset there were units before recovery, which
-	// shows only those again that it can confirm.
-	hidden int64
+	min, max atomic.Int64  // queue offsets
+	uses     atomic.Uint32 // without an open file
+	known    atomic.Bool   // was written once
+	dirty    atomic.Bool   // is on the list to be flushed
+	newNames atomic.Bool   // its directory has names that are not durable
 
 	// The writer's: the file under way, and the byte addresses whose space is
 	// reserved.
 	cur              *queueFile
 	roomFrom, roomTo int64
+	// No record of the queue lies above lastAt, and none of those from min on
+	// below firstAt: with them most queues need not be opened to be cut or expired.
+	firstAt, lastAt message.Position
+
+	load *loaded // until recovery is over
 }
 
 // queueIndex holds the ConsumeQueues.
@@ -111,13 +80,19 @@ type queueIndex struct {
 	byKey  map[message.Queue]*queue
 	recent [256]*queue // the writer's, by recentSlot
 
+	// Recovery's: queues with a run, and how many units these have.
+	runs     []*queue
+	runUnits int
+
 	cache   fileCache
 	dirtyMu sync.Mutex
 	dirty   []*queue
 }
 
 func newQueueIndex(fsys vfs.FS, dir string, fileSize int64, maxOpen int) *queueIndex {
-	return &queueIndex{fs: fsys, dir: dir, fileSize: fileSize, byKey: map[message.Queue]*queue{}, cache: fileCache{max: maxOpen}}
+	ix := &queueIndex{fs: fsys, dir: dir, fileSize: fileSize, byKey: map[message.Queue]*queue{}}
+	ix.cache.max.Store(int64(maxOpen))
+	return ix
 }
 
 // get finds a queue for a reader.
@@ -157,7 +132,7 @@ func (ix *queueIndex) writer(key message.Queue) *queue {
 	}
 	q := ix.byKey[key]
 	if q == nil {
-		q = &queue{ix: ix, key: key, dir: filepath.Join(ix.dir, key.Topic, strconv.Itoa(int(key.ID)))}
+		q = &queue{ix: ix, key: key}
 		ix.mu.Lock()
 		ix.byKey[key] = q
 		ix.mu.Unlock()
@@ -203,6 +178,7 @@ func (ix *queueIndex) put(units []message.Unit) error {
 			end = max(end, u.Offset+1)
 		}
 		q.mu.RUnlock()
+		q.lastAt = max(q.lastAt, units[i-1].At)
 		q.publish(end)
 	}
 	return nil
@@ -274,176 +250,22 @@ func (q *queue) write(addr int64, b []byte) error {
 			}
 		}
 	}
-	f, err := q.lockFile(addr)
+	f, opened, err := q.lockFile(addr)
 	if err != nil {
 		return err
 	}
 	defer q.mu.RUnlock()
 	off := addr - f.base
-	if f.mem != nil && !q.ix.byWrite.Load() {
+	switch {
+	case opened != nil:
+		_, err = opened.WriteAt(b, off)
+		err = errors.Join(err, opened.Close())
+	case f.mem != nil && !q.ix.byWrite.Load():
 		copy(f.mem[off:], b)
-		return nil
+	default:
+		_, err = f.file.WriteAt(b, off)
 	}
-	_, err = f.file.WriteAt(b, off)
 	return err
-}
-
-// prepare makes the file of addr, reserves a window in it, and makes it the
-// file under way. On a full disk it changes nothing that is visible.
-func (q *queue) prepare(addr int64) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	size := q.ix.fileSize
-	base := addr / size * size
-	if len(q.files) == 0 {
-		if err := q.create(base); err != nil {
-			return err
-		}
-	}
-	for q.files[len(q.files)-1].base < base {
-		if err := q.create(q.files[len(q.files)-1].base + size); err != nil {
-			return err
-		}
-	}
-	f := q.file(addr)
-	if f == nil {
-		return fmt.Errorf("offset %d of queue %s is below its first file %s", addr/unitSize, q.key, q.files[0].path)
-	}
-	from, n := window(addr-base, size)
-	if !q.ix.byWrite.Load() {
-		if err := q.reserveIn(f, from, n); err != nil {
-			return err
-		}
-	}
-	if err := q.openFile(f); err != nil {
-		return err
-	}
-	if f.m != nil && !q.ix.byWrite.Load() {
-		_ = f.m.Advise(from, n, vfs.AdvicePopulateWrite) // only saves page faults
-	}
-	q.cur, q.roomFrom, q.roomTo = f, base+from, base+from+n
-	return nil
-}
-
-// window is what is reserved and touched when a unit at off is to be written in a
-// file of size bytes: the more, the further the queue has come in it, because
-// most of many queues hold little.
-func window(off, size int64) (from, n int64) {
-	const page = 4096
-	from = off / page * page
-	n = min(max(from, page), unitWindow)
-	n = (max(n, off+unitSize-from) + page - 1) / page * page
-	return from, min(n, size-from)
-}
-
-func (q *queue) reserveIn(f *queueFile, from, n int64) error {
-	h, err := q.ix.fs.OpenFile(f.path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	err = h.Reserve(from, n)
-	if errors.Is(err, vfs.ErrReserveUnsupported) {
-		q.ix.byWrite.Store(true)
-		f.closeHandles() // to be opened again with a file behind it
-		err = nil
-	}
-	return errors.Join(err, h.Close())
-}
-
-// create makes the next file, sparse at its full size. mu is held.
-func (q *queue) create(base int64) error {
-	if len(q.files) == 0 {
-		if err := q.ix.fs.MkdirAll(q.dir); err != nil {
-			return err
-		}
-	}
-	f := &queueFile{base: base, path: filepath.Join(q.dir, fileName(base))}
-	h, err := q.ix.fs.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(h.Truncate(q.ix.fileSize), h.Close()); err != nil {
-		return err
-	}
-	q.newNames.Store(true)
-	q.files = append(q.files, f)
-	return nil
-}
-
-// file finds the file of a byte address. mu is held.
-func (q *queue) file(addr int64) *queueFile {
-	if len(q.files) == 0 || addr < q.files[0].base {
-		return nil
-	}
-	if i := (addr - q.files[0].base) / q.ix.fileSize; i < int64(len(q.files)) {
-		return q.files[i]
-	}
-	return nil
-}
-
-// lockFile finds the file of addr, opens it if need be, and returns with mu held
-// for reading.
-func (q *queue) lockFile(addr int64) (*queueFile, error) {
-	for {
-		q.mu.RLock()
-		f := q.file(addr)
-		if f == nil {
-			q.mu.RUnlock()
-			return nil, fmt.Errorf("queue %s has no file for offset %d: %w", q.key, addr/unitSize, fs.ErrNotExist)
-		}
-		if f.isOpen() && (f.file != nil || !q.ix.byWrite.Load()) {
-			if !f.used.Load() {
-				f.used.Store(true)
-			}
-			return f, nil
-		}
-		q.mu.RUnlock()
-		q.mu.Lock()
-		err := q.openFile(f)
-		q.mu.Unlock()
-		if err != nil {
-			return nil, err
-		}
-	}
-}
-
-// openFile maps the file, or keeps it open where that is not possible. mu is
-// held for writing.
-func (q *queue) openFile(f *queueFile) error {
-	byWrite := q.ix.byWrite.Load()
-	if f.isOpen() && (f.file != nil || !byWrite) {
-		return nil
-	}
-	f.closeHandles()
-	h, err := q.ix.fs.OpenFile(f.path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	if m, mErr := f.mapWhole(h, q.ix.fileSize, !byWrite); mErr == nil {
-		f.m, f.mem = m, m.Bytes()
-	}
-	if f.mem != nil && !byWrite {
-		if err := h.Close(); err != nil {
-			return err
-		}
-	} else {
-		f.file = h
-	}
-	f.used.Store(true)
-	q.ix.cache.add(q, f)
-	return nil
-}
-
-// mapWhole maps the file without read-ahead. Most files have few units and are
-// sparse behind them: a fault that reads ahead, by megabytes on some systems,
-// fills the page cache with zeros and takes milliseconds instead of
-// microseconds, for every queue at start and for each new one.
-func (f *queueFile) mapWhole(h vfs.File, size int64, writable bool) (vfs.Mapping, error) {
-	m, err := h.Map(0, size, writable)
-	if err == nil {
-		_ = m.Advise(0, size, vfs.AdviceRandom) // only a hint
-	}
-	return m, err
 }
 
 // readShown copies the units from offset k on that readers may see into b and
@@ -458,7 +280,7 @@ func (q *queue) readShown(k int64, b []byte) (int, error) {
 // that no unit is written again below a reader that saw the end before the cut.
 func (q *queue) read(k int64, b []byte, shown bool) (int, error) {
 	addr := k * unitSize
-	f, err := q.lockFile(addr)
+	f, opened, err := q.lockFile(addr)
 	if err != nil {
 		return 0, err
 	}
@@ -468,12 +290,13 @@ func (q *queue) read(k int64, b []byte, shown bool) (int, error) {
 	if shown {
 		b = b[:min(int64(len(b)), max(q.max.Load()-k, 0)*unitSize)]
 	}
-	if f.mem != nil {
+	switch {
+	case opened != nil:
+		err = errors.Join(readAt(opened, b, off), opened.Close())
+	case f.mem != nil:
 		copy(b, f.mem[off:])
-		return len(b) / unitSize, nil
-	}
-	if _, err = f.file.ReadAt(b, off); errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
+	default:
+		err = readAt(f.file, b, off)
 	}
 	return len(b) / unitSize, err
 }
@@ -495,12 +318,6 @@ func (q *queue) shownUnit(k int64) (unit, error) {
 		return unit{}, err
 	}
 	return decodeUnit(b[:]), nil
-}
-
-// firstAtOrAbove finds the first offset in [lo, hi) whose record begins at or
-// above pos; hi when there is none. Blank units count as what follows them.
-func (q *queue) firstAtOrAbove(pos message.Position, lo, hi int64) (int64, error) {
-	return search(lo, hi, q.unit, func(u unit) (bool, error) { return u.at >= pos, nil })
 }
 
 // search finds the first offset in [lo, hi) for which ok, which is false and
@@ -536,50 +353,4 @@ func search(lo, hi int64, get func(int64) (unit, error), ok func(unit) (bool, er
 		}
 	}
 	return found, nil
-}
-
-// fileCache bounds the open files of all queues: a clock over them.
-type fileCache struct {
-	mu   sync.Mutex
-	max  int
-	open []cached
-	hand int
-}
-
-type cached struct {
-	q *queue
-	f *queueFile
-}
-
-// add takes a file that was opened, and closes others to make room. The lock
-// of q is held; other queues that are busy are passed over.
-func (c *fileCache) add(q *queue, f *queueFile) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for tries := 2 * len(c.open); len(c.open) >= c.max && tries > 0; tries-- {
-		if c.hand >= len(c.open) {
-			c.hand = 0
-		}
-		e := c.open[c.hand]
-		if e.q == q || !e.q.mu.TryLock() {
-			c.hand++
-			continue
-		}
-		if e.f.used.Swap(false) && e.f.isOpen() {
-			e.q.mu.Unlock()
-			c.hand++
-			continue
-		}
-		e.f.closeHandles()
-		e.f.cached = false
-		e.q.mu.Unlock()
-		last := len(c.open) - 1
-		c.open[c.hand] = c.open[last]
-		c.open[last] = cached{}
-		c.open = c.open[:last]
-	}
-	if !f.cached {
-		f.cached = true
-		c.open = append(c.open, cached{q, f})
-	}
 }

@@ -9,7 +9,10 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 )
 
-const openRW = os.O_RDWR
+const (
+	openRead = os.O_RDONLY
+	openRW   = os.O_RDWR
+)
 
 // readWindow is what a logReader reads at a time.
 const readWindow = 1 << 20

@@ -7,8 +7,7 @@ import "github.com/hardpointmq/hardpoint/core/message"
 
 // distrust finds where the queues end, behind the last record that has a unit,
 // and empties those whose last unit names bytes that this log cannot have, as
-// after a crash of the file system or a restored backup. It looks once at each
-// queue: with very many of them every look opens a file.
+// after a crash of the file system or a restored backup.
 func (s *Store) distrust(r *recovery) error {
 	last := r.list.last()
 	first, end := message.Position(r.list[0].base), message.Position(last.base+last.size)
@@ -16,10 +15,7 @@ func (s *Store) distrust(r *recovery) error {
 		if len(q.files) == 0 {
 			continue
 		}
-		u, err := q.lastUnit()
-		if err != nil {
-			return err
-		}
+		u := q.load.last
 		if u.blank() {
 			continue
 		}
@@ -30,23 +26,15 @@ func (s *Store) distrust(r *recovery) error {
 		s.p.Logger.Warn("a ConsumeQueue points outside the log; it is made again from the log", "topic", q.key.Topic, "queue", q.key.ID,
 			"position", u.at, "bytes", u.size, "log_from", first, "log_to", end)
 		n := len(q.files)
-		if err := q.cutTo(q.files[0].base/unitSize, (q.files[n-1].base+s.queues.fileSize)/unitSize); err != nil {
+		lowest := q.files[0].base / unitSize
+		if err := q.cutTo(lowest, (q.files[n-1].base+s.queues.fileSize)/unitSize); err != nil {
 			return err
 		}
+		q.load = &loaded{end: lowest, lastK: -1, low: -1}
+		q.firstAt, q.lastAt = 0, -1
 		r.again = true
 	}
 	return nil
-}
-
-// lastUnit is the last one that is not blank, or a blank one.
-func (q *queue) lastUnit() (unit, error) {
-	for k := q.max.Load() - 1; k >= q.min.Load(); k-- {
-		u, err := q.unit(k)
-		if err != nil || !u.blank() {
-			return u, err
-		}
-	}
-	return unit{}, nil
 }
 
 // gap reports whether units are missing before those of a record, with nothing
@@ -60,7 +48,7 @@ func (s *Store) gap(r *recovery, v *message.View, units []message.Unit) bool {
 		u := &units[i]
 		var end int64
 		if q := s.queues.byKey[u.Queue]; q != nil {
-			end = max(q.max.Load(), q.hidden)
+			end = max(q.max.Load(), q.hidden())
 		}
 		if u.Offset > end && !s.dropped.covers(u.Queue, u.At) && len(s.damage.report()) == 0 {
 			s.p.Logger.Warn("a ConsumeQueue ends before the log says; the queues are made again from the whole log", "topic", u.Queue.Topic,
@@ -73,8 +61,9 @@ func (s *Store) gap(r *recovery, v *message.View, units []message.Unit) bool {
 
 // scanAgain begins the scan at the log's first record. Keys below pos are
 // indexed already.
-func (r *recovery) scanAgain(pos message.Position) {
+func (s *Store) scanAgain(r *recovery, pos message.Position) {
 	r.again = true
+	s.queues.hideAll(message.Position(r.first()))
 	r.start = message.Position(r.first())
 	r.keysFrom = max(r.keysFrom, pos)
 	r.tail, r.published, r.lastEnd = r.start, min(r.start, r.limit), r.start

@@ -2,383 +2,335 @@ package commitlog
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"path/filepath"
 	"strconv"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/vfs"
 )
 
-// load finds the queues that the directory holds. extend is set after an unclean
-// end of this store: files that a power loss left short are made whole.
-func (ix *queueIndex) load(extend bool) error {
-	topics, err := ix.dirs(ix.dir)
+// A broker may have very many queues, nearly all of them idle: start opens each
+// once, many at a time, and works with what it saw.
+
+// loaded is what recovery knows of a queue.
+type loaded struct {
+	end int64 // behind the last unit in the files
+	// last is the last unit that is not blank, lastK its offset; a blank one and
+	// −1 when there is none.
+	last  unit
+	lastK int64
+	// low is the first offset whose record is not below the log's first; −1 when
+	// the units have changed.
+	low int64
+	// behind: something may lie behind the end.
+	behind bool
+	// hidden is up to which offset there were units before recovery, which
+	// shows only those again that it can confirm.
+	hidden int64
+	// run are units from offset runFrom on that recovery confirmed and has not
+	// compared with the files yet. It ends at the queue's end.
+	run     []byte
+	runFrom int64
+	listed  bool // in queueIndex.runs
+}
+
+// hidden is that of q.load.
+func (q *queue) hidden() int64 {
+	if q.load == nil {
+		return 0
+	}
+	return q.load.hidden
+}
+
+// loading is what load has to know.
+type loading struct {
+	// extend is set after an unclean end of this store: files that a power loss
+	// left short are made whole.
+	extend bool
+	// first is the log's first position.
+	first message.Position
+	// sized: what a file occupies on the disk tells how far it was written.
+	sized bool
+}
+
+// load finds the queues that the directory holds.
+func (ix *queueIndex) load(l loading) error {
+	u, err := ix.fs.Usage(ix.dir)
 	if err != nil {
 		return err
 	}
-	for _, topic := range topics {
-		ids, err := ix.dirs(filepath.Join(ix.dir, topic))
-		if err != nil {
-			return err
+	l.sized = !u.CopyOnWrite // those may compress
+	topics, err := ix.fs.List(ix.dir)
+	if err != nil {
+		return err
+	}
+	queues := make([][]message.Queue, len(topics))
+	err = inParallel(len(topics), func(i int) error {
+		names, err := ix.dirsOf(filepath.Join(ix.dir, topics[i]))
+		for _, name := range names {
+			if id, err := strconv.ParseInt(name, 10, 32); err == nil && strconv.FormatInt(id, 10) == name { // else none of ours
+				queues[i] = append(queues[i], message.Queue{Topic: topics[i], ID: int32(id)})
+			}
 		}
-		for _, id := range ids {
-			n, err := strconv.ParseInt(id, 10, 32)
-			if err != nil {
-				continue // none of ours
-			}
-			if err := ix.loadQueue(message.Queue{Topic: topic, ID: int32(n)}, extend); err != nil {
-				return err
-			}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var all []*queue
+	for _, keys := range queues {
+		for _, key := range keys {
+			all = append(all, &queue{ix: ix, key: key, load: &loaded{}})
+		}
+	}
+	err = inParallel(len(all), func(i int) error {
+		if err := all[i].loadFiles(l); err != nil {
+			return fmt.Errorf("ConsumeQueue %s: %w", all[i].key, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	ix.byKey = make(map[message.Queue]*queue, len(all))
+	for _, q := range all {
+		if q.load != nil { // else its name is that of a file
+			ix.byKey[q.key] = q
 		}
 	}
 	return nil
 }
 
-func (ix *queueIndex) dirs(dir string) ([]string, error) {
+// dirsOf lists a directory; nothing when dir is something else.
+func (ix *queueIndex) dirsOf(dir string) ([]string, error) {
 	names, err := ix.fs.List(dir)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		return names, nil
 	}
-	dirs := names[:0]
-	for _, n := range names {
-		info, err := ix.fs.Stat(filepath.Join(dir, n))
-		if err != nil {
-			return nil, err
-		}
-		if info.IsDir {
-			dirs = append(dirs, n)
-		}
+	if info, sErr := ix.fs.Stat(dir); sErr == nil && !info.IsDir {
+		return nil, nil
 	}
-	return dirs, nil
+	return nil, err
 }
 
-func (ix *queueIndex) loadQueue(key message.Queue, extend bool) error {
-	q := &queue{ix: ix, key: key, dir: filepath.Join(ix.dir, key.Topic, strconv.Itoa(int(key.ID)))}
-	names, err := ix.fs.List(q.dir)
+// loadFiles lists the files of the queue and looks into them.
+func (q *queue) loadFiles(l loading) error {
+	names, err := q.ix.dirsOf(q.dir())
 	if err != nil {
 		return err
 	}
+	if names == nil {
+		if info, err := q.ix.fs.Stat(q.dir()); err != nil || !info.IsDir {
+			q.load = nil
+			return err
+		}
+	}
+	size := q.ix.fileSize
+	onDisk := make([]int64, 0, 2) // what each file occupies
 	for i, name := range names {
 		base, ok := parseFileName(name)
 		if !ok {
 			continue
 		}
-		path := filepath.Join(q.dir, name)
-		info, err := ix.fs.Stat(path)
+		path := filepath.Join(q.dir(), name)
+		info, err := q.ix.fs.Stat(path)
 		if err != nil {
 			return err
 		}
 		switch {
-		case info.Size == ix.fileSize:
-		case info.Size < ix.fileSize && extend:
-			if err := extendFile(ix.fs, path, ix.fileSize); err != nil {
+		case info.Size == size:
+		case info.Size < size && l.extend:
+			if err := extendFile(q.ix.fs, path, size); err != nil {
 				return err
 			}
 		case info.Size == 0 && i == len(names)-1:
-			if err := ix.fs.Remove(path); err != nil {
+			if err := q.ix.fs.Remove(path); err != nil {
 				return err
 			}
 			continue
 		default:
-			return &storage.CorruptError{File: path, Offset: min(info.Size, ix.fileSize), Reason: fmt.Sprintf("the file has %d bytes, configured are %d (mappedFileSizeConsumeQueue); set the size with which it was written, or remove the directory consumequeue to have it rebuilt from the log", info.Size, ix.fileSize)}
+			return &storage.CorruptError{File: path, Offset: min(info.Size, size), Reason: fmt.Sprintf("the file has %d bytes, configured are %d (mappedFileSizeConsumeQueue); set the size with which it was written, or remove the directory consumequeue to have it rebuilt from the log", info.Size, size)}
 		}
-		if n := len(q.files); base%ix.fileSize != 0 || n > 0 && q.files[n-1].base+ix.fileSize != base {
+		if n := len(q.files); base%size != 0 || n > 0 && q.files[n-1].base+size != base {
 			return &storage.CorruptError{File: path, Reason: "the file does not follow the one before it; restore the missing one, or remove the directory consumequeue to have all rebuilt from the log"}
 		}
-		q.files = append(q.files, &queueFile{base: base, path: path})
+		q.files = append(q.files, &queueFile{base: base})
+		if !l.sized {
+			info.Allocated = -1
+		}
+		onDisk = append(onDisk, info.Allocated)
 	}
-	ix.byKey[key] = q
 	if len(q.files) == 0 {
 		return nil
 	}
+	r := newUnitReader(q)
+	defer r.close()
+	return q.examine(r, l.first, onDisk)
+}
+
+// examine finds the ends of the queue and what lies there. onDisk tells how many
+// bytes a file occupies, -1 when that is not known.
+func (q *queue) examine(r *unitReader, first message.Position, onDisk []int64) error {
+	o := q.load
+	per := q.ix.fileSize / unitSize
+	lowest := q.files[0].base / unitSize
 	// Units are dense: the end is where the sizes become 0. The last file may
 	// have been made ahead of need.
-	lowest := q.files[0].base / unitSize
 	end := lowest
 	for i := len(q.files) - 1; i >= 0; i-- {
 		from := q.files[i].base / unitSize
-		lo, hi := from, from+ix.fileSize/unitSize
-		// Most queues of a broker with very many have few units: steps that
-		// double stay on the first page, halves would touch one each.
-		for step, found := int64(1), false; lo < hi; {
-			at := lo + (hi-lo)/2
-			if !found {
-				at = min(lo+step-1, hi-1)
-				step *= 2
-			}
-			u, err := q.unit(at)
-			if err != nil {
+		n, err := r.count(from, per)
+		if err != nil {
+			return err
+		}
+		rest, err := r.restOfPage(from + n)
+		if err != nil {
+			return err
+		}
+		pageEnd := (n*unitSize + diskPage - 1) / diskPage * diskPage
+		o.behind = o.behind || rest || n < per && (onDisk[i] < 0 || onDisk[i] > pageEnd)
+		if end = from + n; n > 0 {
+			break
+		}
+	}
+	o.end, o.low, o.lastK = end, end, -1
+	for k := end - 1; k >= lowest; k-- {
+		u, err := r.unit(k)
+		if err != nil {
+			return err
+		}
+		if !u.blank() {
+			o.last, o.lastK = u, k
+			break
+		}
+	}
+	q.firstAt, q.lastAt = first, -1
+	if !o.last.blank() {
+		q.lastAt = o.last.at
+		u, err := r.unit(lowest)
+		switch {
+		case err != nil:
+			return err
+		case !u.blank() && u.at >= first:
+			o.low, q.firstAt = lowest, u.at
+		case o.last.at >= first:
+			if o.low, err = r.firstAtOrAbove(first, lowest, end); err != nil {
 				return err
 			}
-			if u.at >= 0 && u.size > 0 {
-				lo = at + 1
-			} else {
-				hi, found = at, true
-			}
-		}
-		if end = lo; lo > from {
-			break
 		}
 	}
 	q.min.Store(lowest)
 	q.max.Store(end)
 	q.known.Store(end > 0)
 	for _, f := range q.files {
-		f.flushed.Store(min(max(end*unitSize-f.base, 0), ix.fileSize))
+		f.flushed.Store(min(max(end*unitSize-f.base, 0), q.ix.fileSize))
 	}
 	return nil
 }
 
-// cut removes all units of records at or above pos.
-func (ix *queueIndex) cut(pos message.Position) error {
-	for _, q := range ix.all() {
-		if err := q.cut(pos); err != nil {
-			return fmt.Errorf("cut ConsumeQueue %s: %w", q.key, err)
+// unitReader reads the units of a queue that nobody changes, with a file at a
+// time open and a page of it in memory.
+type unitReader struct {
+	q    *queue
+	file int // index of the open file
+	h    vfs.File
+	buf  *buffer
+	addr int64 // byte address of buf in the queue
+}
+
+func newUnitReader(q *queue) *unitReader {
+	return &unitReader{q: q, buf: getBuffer(diskPage + unitSize)}
+}
+
+func (r *unitReader) close() {
+	if r.h != nil {
+		_ = r.h.Close() // was only read
+	}
+	r.h = nil
+	r.buf.free()
+}
+
+// unit gives the unit at offset k, for which there is a file.
+func (r *unitReader) unit(k int64) (unit, error) {
+	addr := k * unitSize
+	if addr < r.addr || addr+unitSize > r.addr+int64(len(r.buf.b)) {
+		if err := r.read(addr); err != nil {
+			return unit{}, err
 		}
 	}
+	return decodeUnit(r.buf.b[addr-r.addr:]), nil
+}
+
+// read brings the page of addr, and what of its last unit lies in the next one.
+func (r *unitReader) read(addr int64) error {
+	q, size := r.q, r.q.ix.fileSize
+	file := int((addr - q.files[0].base) / size)
+	r.buf.b = r.buf.b[:0]
+	if r.h == nil || r.file != file {
+		if r.h != nil {
+			_ = r.h.Close()
+		}
+		var err error
+		if r.h, err = q.ix.fs.OpenFile(q.path(q.files[file]), openRead, 0); err != nil {
+			r.h = nil
+			return err
+		}
+		r.file = file
+	}
+	base := q.files[file].base
+	off := (addr - base) / diskPage * diskPage
+	b := r.buf.b[:min(diskPage+unitSize, size-off)]
+	if err := readAt(r.h, b, off); err != nil {
+		return err
+	}
+	r.buf.b, r.addr = b, base+off
 	return nil
 }
 
-// cut removes the units of records at or above pos, durably, and what may lie
-// behind the queue's end.
-func (q *queue) cut(pos message.Position) error {
-	if len(q.files) == 0 {
-		return nil
-	}
-	old := q.max.Load()
-	end, err := q.firstAtOrAbove(pos, min(q.min.Load(), old), old)
-	if err != nil {
-		return err
-	}
-	return q.cutTo(end, old)
-}
-
-// cutTo makes end the queue's end; units up to old were written.
-func (q *queue) cutTo(end, old int64) error {
-	q.max.Store(end)
-	q.known.Store(end > 0)
-	if q.min.Load() > end {
-		q.min.Store(end)
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.cur, q.roomFrom, q.roomTo = nil, 0, 0
-	removed := false
-	for n := len(q.files); n > 1 && q.files[n-1].base > end*unitSize; n = len(q.files) {
-		f := q.files[n-1]
-		f.closeHandles()
-		if err := q.ix.fs.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+// count counts the units from offset from on, of at most n. Most queues of a
+// broker with very many have few units: steps that double stay on the first
+// page, halves would touch one each.
+func (r *unitReader) count(from, n int64) (int64, error) {
+	lo, hi := from, from+n
+	for step, found := int64(1), false; lo < hi; {
+		at := lo + (hi-lo)/2
+		if !found {
+			at = min(lo+step-1, hi-1)
+			step *= 2
 		}
-		q.files, removed = q.files[:n-1], true
-	}
-	if removed {
-		if err := q.ix.fs.SyncDir(q.dir); err != nil {
-			return err
+		u, err := r.unit(at)
+		if err != nil {
+			return 0, err
 		}
-	}
-	f := q.file(end * unitSize)
-	if f == nil {
-		return nil
-	}
-	return q.wipe(f, end*unitSize-f.base, min(old*unitSize-f.base, q.ix.fileSize))
-}
-
-// wipe makes the bytes of f from off on zero: those below known, and what is
-// found above until two windows are empty. mu is held.
-func (q *queue) wipe(f *queueFile, off, known int64) error {
-	h, err := q.ix.fs.OpenFile(f.path, openRW, 0)
-	if err != nil {
-		return err
-	}
-	w := getBuffer(unitWindow)
-	defer w.free()
-	changed := false
-	for empty := 0; off < q.ix.fileSize && (empty < 2 || off < known); {
-		b := w.b[:min(unitWindow, q.ix.fileSize-off)]
-		if _, err = h.ReadAt(b, off); err != nil && !errors.Is(err, io.EOF) {
-			break
-		}
-		err = nil
-		if used := len(bytes.TrimRight(b, "\x00")); used > 0 {
-			clear(b)
-			if _, err = h.WriteAt(b[:used], off); err != nil {
-				break
-			}
-			changed, empty = true, 0
+		if u.at >= 0 && u.size > 0 {
+			lo = at + 1
 		} else {
-			empty++
+			hi, found = at, true
 		}
-		off += int64(len(b))
 	}
-	if err == nil && changed {
-		err = h.SyncData()
-	}
-	if flushed := f.flushed.Load(); flushed > off {
-		f.flushed.Store(off)
-	}
-	return errors.Join(err, h.Close())
+	return lo - from, nil
 }
 
-// hide is cut without touching the files, for recovery after an unclean end:
-// the units behind are needed to know which offsets damaged records had.
-func (ix *queueIndex) hide(pos message.Position) error {
-	for _, q := range ix.all() {
-		if len(q.files) == 0 {
-			continue
-		}
-		old := q.max.Load()
-		end, err := q.firstAtOrAbove(pos, min(q.min.Load(), old), old)
-		if err != nil {
-			return err
-		}
-		q.hidden = old
-		q.max.Store(end)
-		q.known.Store(end > 0)
+// restOfPage reports whether not all bytes from offset k to the end of its page
+// are zero.
+func (r *unitReader) restOfPage(k int64) (bool, error) {
+	if k*unitSize%r.q.ix.fileSize%diskPage == 0 { // none
+		return false, nil
 	}
-	return nil
-}
-
-// keepDamaged shows hidden units from the queue's end up to offset to again when
-// their records lie in damaged ranges, so that their offsets stay taken. Others
-// become blank; with stop it ends at the first of them.
-func (q *queue) keepDamaged(to int64, d *damageList, stop bool) error {
-	for k := q.max.Load(); k < min(to, q.hidden); k++ {
-		u, err := q.unit(k)
-		if err != nil {
-			return err
-		}
-		if u.blank() || !d.covers(u.at) || !d.covers(u.at+message.Position(u.size)-1) {
-			if stop {
-				return nil
-			}
-			var b [unitSize]byte
-			encodeUnit(b[:], 0, blankUnitSize, 0)
-			if err := q.write(k*unitSize, b[:]); err != nil {
-				return err
-			}
-		}
-		q.publish(k + 1)
-	}
-	return nil
-}
-
-// restore writes the unit of a record that recovery found, unless it is there.
-func (ix *queueIndex) restore(u *message.Unit, d *damageList) error {
-	q := ix.writer(u.Queue)
-	if u.Offset < 0 {
-		return nil
-	}
-	if u.Offset > q.max.Load() {
-		if err := q.keepDamaged(u.Offset, d, false); err != nil {
-			return err
-		}
-	}
-	if u.Offset < q.max.Load() {
-		if len(q.files) > 0 && u.Offset*unitSize < q.files[0].base {
-			return nil // below what the queue still has
-		}
-		have, err := q.unit(u.Offset)
-		if err != nil {
-			return err
-		}
-		if have == (unit{u.At, u.Size, u.TagsCode}) {
-			return nil
-		}
-	}
-	one := [1]message.Unit{*u}
-	if err := ix.reserve(one[:]); err != nil {
-		return err
-	}
-	return ix.put(one[:])
-}
-
-// settle fixes the ends of queues when the end of the log is known.
-func (s *Store) settle(r *recovery) error {
-	rd := newLogReader(r.list)
-	defer rd.close()
-	first := message.Position(r.first())
-	for _, q := range s.queues.all() {
-		if len(q.files) == 0 {
-			continue
-		}
-		if !r.clean {
-			if err := q.keepDamaged(q.hidden, &s.damage, true); err != nil {
-				return err
-			}
-			if err := q.cutTo(q.max.Load(), max(q.hidden, q.max.Load())); err != nil {
-				return err
-			}
-			q.hidden = 0
-		}
-		if err := q.cut(r.published); err != nil {
-			return err
-		}
-		end := q.max.Load()
-		lowest := q.files[0].base / unitSize
-		if !r.clean {
-			// The last unit may be left over from before a power loss.
-			old := end
-			for ; end > lowest; end-- {
-				ok, err := s.backed(rd, q, end-1)
-				if err != nil {
-					return err
-				}
-				if ok {
-					break
-				}
-			}
-			if end < old {
-				if err := q.cutTo(end, old); err != nil {
-					return err
-				}
-			}
-		}
-		low, err := q.firstAtOrAbove(first, lowest, end)
-		if err != nil {
-			return err
-		}
-		q.min.Store(low)
-	}
-	return nil
-}
-
-// backed reports whether a unit's record is there, gone by age, or known to be
-// damaged.
-func (s *Store) backed(rd *logReader, q *queue, k int64) (bool, error) {
-	u, err := q.unit(k)
-	if err != nil {
+	if _, err := r.unit(k); err != nil {
 		return false, err
 	}
-	if u.at == 0 && u.size == blankUnitSize {
-		return true, nil
+	b := r.buf.b[:min(diskPage, len(r.buf.b))]
+	if at := k*unitSize - r.addr; at < int64(len(b)) {
+		return !bytes.Equal(b[at:], zeros[:len(b)-int(at)]), nil
 	}
-	if u.size <= 0 {
-		return false, nil
-	}
-	if len(rd.list) == 0 || int64(u.at) < rd.list[0].base || s.damage.covers(u.at) {
-		return true, nil
-	}
-	var v message.View
-	err = rd.good(u.at, &v, false)
-	if err == nil {
-		return v.Size == u.size && v.QueueID == q.key.ID && string(v.Topic) == q.key.Topic, nil
-	}
-	if isRecordFault(err) || errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return false, err
+	return false, nil
 }
 
-// syncDir makes names durable; a directory that was dropped meanwhile needs
-// none.
-func (ix *queueIndex) syncDir(dir string) error {
-	if err := ix.fs.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+// firstAtOrAbove finds the first offset in [lo, hi) whose record begins at or
+// above pos; hi when there is none. Blank units count as what follows them.
+func (r *unitReader) firstAtOrAbove(pos message.Position, lo, hi int64) (int64, error) {
+	return search(lo, hi, r.unit, func(u unit) (bool, error) { return u.at >= pos, nil })
 }

@@ -102,7 +102,7 @@ func (s *Store) recover(ctx context.Context) error {
 		return err
 	}
 	ours := !r.foreign && id.QueueFile == s.queues.fileSize
-	if err := s.queues.load(!r.clean && ours); err != nil {
+	if err := s.queues.load(loading{extend: !r.clean && ours, first: message.Position(r.first())}); err != nil {
 		return err
 	}
 	if !ours { // all files have the size that is configured
@@ -319,10 +319,11 @@ func (s *Store) plan(r *recovery) error {
 		start = r.list[0]
 	}
 	r.start = message.Position(start.base)
-	if !r.clean {
-		return s.queues.hide(min(r.start, r.limit))
+	if r.again {
+		s.queues.hideAll(first)
+		return nil
 	}
-	return s.queues.cut(r.limit)
+	return s.queues.hide(min(r.start, r.limit))
 }
 
 // startByTime finds the segment from which on units may be missing: the last
@@ -388,7 +389,7 @@ func (s *Store) scan(ctx context.Context, r *recovery) error {
 		case err == nil:
 			units, keys = s.deriver.Derive(&v, nil, units[:0], keys[:0])
 			if s.gap(r, &v, units) {
-				r.scanAgain(pos)
+				s.scanAgain(r, pos)
 				pos, told = r.start, r.start
 				continue
 			}
@@ -457,7 +458,7 @@ func (s *Store) checkOffset(v *message.View) error {
 	if v.QueueOffset <= end || end <= q.files[0].base/unitSize {
 		return nil
 	}
-	last, err := q.unit(end - 1)
+	last, err := q.beforeEnd()
 	if err != nil {
 		return err
 	}

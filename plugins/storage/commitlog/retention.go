@@ -145,10 +145,8 @@ func (s *Store) expire(gone segments, first message.Position) error {
 	if err := s.fs.SyncDir(s.path.log); err != nil {
 		return err
 	}
-	for _, q := range s.queues.all() {
-		if err := q.expire(first); err != nil {
-			return err
-		}
+	if err := s.queues.each(func(q *queue) error { return q.expire(first) }); err != nil {
+		return err
 	}
 	if s.keys != nil {
 		if err := s.keys.expire(first); err != nil {
@@ -165,9 +163,26 @@ func (q *queue) expire(first message.Position) error {
 	if len(q.files) == 0 {
 		return nil
 	}
-	low, err := q.firstAtOrAbove(first, min(q.min.Load(), q.max.Load()), q.max.Load())
-	if err != nil {
-		return err
+	low := q.max.Load()
+	switch {
+	case q.firstAt >= first:
+		return nil
+	case q.lastAt < first: // none is left
+		q.firstAt = first
+	default:
+		r := newUnitReader(q)
+		defer r.close()
+		var err error
+		if low, err = r.firstAtOrAbove(first, min(q.min.Load(), low), low); err != nil {
+			return err
+		}
+		if low < q.max.Load() {
+			u, err := r.unit(low)
+			if err != nil {
+				return err
+			}
+			q.firstAt = u.at
+		}
 	}
 	q.min.Store(low)
 	q.mu.Lock()
@@ -176,7 +191,7 @@ func (q *queue) expire(first message.Position) error {
 	for n < len(q.files)-1 && q.files[n].base+q.ix.fileSize <= low*unitSize {
 		f := q.files[n]
 		f.closeHandles()
-		if err := q.ix.fs.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := q.ix.fs.Remove(q.path(f)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		n++
@@ -185,7 +200,7 @@ func (q *queue) expire(first message.Position) error {
 		return nil
 	}
 	q.files = append([]*queueFile(nil), q.files[n:]...)
-	return q.ix.syncDir(q.dir)
+	return q.ix.syncDir(q.dir())
 }
 
 // Drop implements [storage.Retention].
@@ -233,10 +248,11 @@ func (ix *queueIndex) drop(key message.Queue) error {
 		f.closeHandles()
 	}
 	q.files, q.cur, q.roomFrom, q.roomTo = nil, nil, 0, 0
-	if err := ix.fs.RemoveAll(q.dir); err != nil {
+	dir := q.dir()
+	if err := ix.fs.RemoveAll(dir); err != nil {
 		return err
 	}
-	topic := parentOf(q.dir)
+	topic := parentOf(dir)
 	if names, err := ix.fs.List(topic); err == nil && len(names) == 0 {
 		if err := ix.fs.Remove(topic); err != nil {
 			return err

@@ -241,6 +241,10 @@ func (s *Store) failure() error {
 	return nil
 }
 
+// flushRest is how long, in times of its duration, nothing is flushed after a
+// flush.
+const flushRest = 4
+
 // flushLoop flushes what is derived from the log.
 func (s *Store) flushLoop(ctx context.Context) {
 	every := time.Duration(s.cfg.FlushIntervalConsumeQueue) * time.Millisecond
@@ -255,11 +259,14 @@ func (s *Store) flushLoop(ctx context.Context) {
 		if s.failure() != nil {
 			return
 		}
+		began := s.p.Clock.Now()
 		if err := s.flushDerived(false); err != nil {
 			_ = s.fail(err)
 			return
 		}
-		t.Reset(every)
+		// Very many queues that are all in use take long to flush: most of the time
+		// the disk is for others.
+		t.Reset(max(every, flushRest*s.p.Clock.Now().Sub(began)))
 	}
 }
 

@@ -2,10 +2,7 @@ package commitlog
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
@@ -116,94 +113,4 @@ func (s *Store) flushAll() error {
 		}
 	}
 	return s.flushDerived(true)
-}
-
-// flush makes the units below each queue's maximum durable, and the names of
-// its files.
-func (ix *queueIndex) flush() error {
-	ix.dirtyMu.Lock()
-	list := ix.dirty
-	ix.dirty = nil
-	ix.dirtyMu.Unlock()
-	dirs := map[string]struct{}{}
-	for _, q := range list {
-		q.dirty.Store(false)
-		if q.newNames.Swap(false) {
-			dirs[q.dir] = struct{}{}
-			dirs[parentOf(q.dir)] = struct{}{}
-			dirs[ix.dir] = struct{}{}
-		}
-	}
-	if err := flushAllOf(list); err != nil {
-		return err
-	}
-	for d := range dirs {
-		if err := ix.syncDir(d); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// flushers is how many queues are flushed at a time: file systems serve syncs
-// that wait together with one commit of their journal.
-const flushers = 32
-
-func flushAllOf(list []*queue) error {
-	var (
-		wg   sync.WaitGroup
-		next atomic.Int64
-		once sync.Once
-		err  error
-	)
-	work := func() {
-		for {
-			i := int(next.Add(1)) - 1
-			if i >= len(list) {
-				return
-			}
-			if e := list[i].flush(); e != nil {
-				once.Do(func() { err = e })
-				next.Store(int64(len(list)))
-				return
-			}
-		}
-	}
-	for range min(flushers, len(list)) - 1 {
-		wg.Go(work)
-	}
-	work()
-	wg.Wait()
-	return err
-}
-
-func (q *queue) flush() error {
-	q.mu.RLock()
-	defer q.mu.RUnlock()
-	end := q.max.Load() * unitSize
-	for _, f := range q.files {
-		from, to := f.flushed.Load(), min(end-f.base, q.ix.fileSize)
-		if to <= from {
-			continue
-		}
-		var err error
-		switch {
-		case f.file != nil:
-			err = f.file.Sync()
-		case f.m != nil && f.whole.Load():
-			err = f.m.Sync(from, to-from)
-		default:
-			h, oErr := q.ix.fs.OpenFile(f.path, openRW, 0)
-			if oErr != nil {
-				return oErr
-			}
-			err = errors.Join(h.Sync(), h.Close())
-		}
-		if err != nil {
-			return err
-		}
-		f.whole.Store(true)
-		f.flushed.Store(to)
-	}
-	return nil
 }

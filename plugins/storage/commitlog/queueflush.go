@@ -1,0 +1,113 @@
+package commitlog
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// flush makes the units below each queue's maximum durable, and the names of
+// its files.
+func (ix *queueIndex) flush() error {
+	ix.dirtyMu.Lock()
+	list := ix.dirty
+	ix.dirty = nil
+	ix.dirtyMu.Unlock()
+	dirs := map[string]struct{}{}
+	for _, q := range list {
+		q.dirty.Store(false)
+		if q.newNames.Swap(false) {
+			dir := q.dir()
+			dirs[dir] = struct{}{}
+			dirs[parentOf(dir)] = struct{}{}
+			dirs[ix.dir] = struct{}{}
+		}
+	}
+	if err := flushAllOf(list); err != nil {
+		return err
+	}
+	names := slices.Sorted(maps.Keys(dirs))
+	return inParallel(len(names), func(i int) error { return ix.syncDir(names[i]) })
+}
+
+func flushAllOf(list []*queue) error {
+	return inParallel(len(list), func(i int) error { return list[i].flush() })
+}
+
+func (q *queue) flush() error {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	end := q.max.Load() * unitSize
+	for _, f := range q.files {
+		from, to := f.flushed.Load(), min(end-f.base, q.ix.fileSize)
+		if to <= from {
+			continue
+		}
+		var err error
+		switch {
+		case f.file != nil:
+			err = f.file.Sync()
+		case f.m != nil && f.whole.Load():
+			err = f.m.Sync(from, to-from)
+		default:
+			h, oErr := q.ix.fs.OpenFile(q.path(f), openRW, 0)
+			if oErr != nil {
+				return oErr
+			}
+			err = errors.Join(h.Sync(), h.Close())
+		}
+		if err != nil {
+			return err
+		}
+		f.whole.Store(true)
+		f.flushed.Store(to)
+	}
+	return nil
+}
+
+// syncDir makes names durable; a directory that was dropped meanwhile needs
+// none.
+func (ix *queueIndex) syncDir(dir string) error {
+	if err := ix.fs.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// workers is how many queues are worked on at a time: disks serve many reads at
+// once, and file systems serve syncs that wait together with one commit of their
+// journal.
+const workers = 32
+
+// inParallel calls do for 0 … n−1, several at a time, and returns one of the
+// errors. After an error not all are called.
+func inParallel(n int, do func(i int) error) error {
+	var (
+		wg   sync.WaitGroup
+		next atomic.Int64
+		once sync.Once
+		err  error
+	)
+	work := func() {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= n {
+				return
+			}
+			if e := do(i); e != nil {
+				once.Do(func() { err = e })
+				next.Store(int64(n))
+				return
+			}
+		}
+	}
+	for range min(workers, n) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+	return err
+}
