@@ -69,29 +69,13 @@ func (x *bench) append(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	x.relative()
+	Relative(&x.p) // every store publishes at once here, and has freed the batches
 	// Old segments go, so that long runs measure writing, not a filling disk.
 	if edge := x.seq.Tail() - x.seq.Tail()%benchSegment - 4*benchSegment; x.keep != nil && edge > x.expired {
 		if err := x.keep.Expire(b.Context(), edge); err != nil {
 			b.Fatal(err)
 		}
 		x.expired = edge
-	}
-}
-
-// relative undoes what Assign did to the positions: in a benchmark every store
-// publishes at once and has freed the batches.
-func (x *bench) relative() {
-	u, k, off := 0, 0, 0
-	for off < len(x.p.Buf) {
-		at := x.p.Units[u].At
-		for ; u < len(x.p.Units) && x.p.Units[u].At == at; u++ {
-			x.p.Units[u].At = message.Position(off)
-		}
-		for ; k < len(x.p.Keys) && x.p.Keys[k].At == at; k++ {
-			x.p.Keys[k].At = message.Position(off)
-		}
-		off += int(message.Size(x.p.Buf[off:]))
 	}
 }
 

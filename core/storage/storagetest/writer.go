@@ -83,6 +83,23 @@ func (w *Writer) Pending(groups ...[]Message) *storage.Pending {
 	return p
 }
 
+// Relative undoes what Assign did to the positions in p, so that its records can
+// be placed and appended again: benchmarks encode once. All its batches must be
+// freed.
+func Relative(p *storage.Pending) {
+	u, k, off := 0, 0, 0
+	for off < len(p.Buf) {
+		at := p.Units[u].At
+		for ; u < len(p.Units) && p.Units[u].At == at; u++ {
+			p.Units[u].At = message.Position(off)
+		}
+		for ; k < len(p.Keys) && p.Keys[k].At == at; k++ {
+			p.Keys[k].At = message.Position(off)
+		}
+		off += int(message.Size(p.Buf[off:]))
+	}
+}
+
 // Size is the encoded size of m.
 func (w *Writer) Size(m Message) int {
 	w.fill(&m)

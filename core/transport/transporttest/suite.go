@@ -89,7 +89,7 @@ func (h Harness) part(t *testing.T, part testPart) {
 }
 
 // build makes a transport that is not started.
-func (h Harness) build(t *testing.T) transport.Transport {
+func (h Harness) build(t testing.TB) transport.Transport {
 	t.Helper()
 	var p transport.Params
 	p.Settings = plugin.Settings{Name: h.Factory.Name()}.WithDefaults()
@@ -101,7 +101,7 @@ func (h Harness) build(t *testing.T) transport.Transport {
 }
 
 // start makes a running transport.
-func (h Harness) start(t *testing.T) transport.Transport {
+func (h Harness) start(t testing.TB) transport.Transport {
 	t.Helper()
 	tr := h.build(t)
 	if err := tr.Start(t.Context()); err != nil {
@@ -116,6 +116,13 @@ func (h Harness) start(t *testing.T) transport.Transport {
 		}
 	})
 	return tr
+}
+
+func (h Harness) tls(t testing.TB) (server, client *tls.Config) {
+	if h.TLS == nil {
+		return nil, nil
+	}
+	return h.TLS(t)
 }
 
 // rig is a running transport with a listener.
@@ -143,9 +150,7 @@ func (h Harness) serve(t *testing.T, lim transport.Limits, change ...func(*recor
 		t.Skip("named as lacking by the harness: the facet Dialer, with which the suite connects")
 	}
 	l := transport.Listen{Address: h.Address(t), Limits: lim}
-	if h.TLS != nil {
-		l.TLS, r.client = h.TLS(t)
-	}
+	l.TLS, r.client = h.tls(t)
 	ln, err := r.tr.Serve(t.Context(), l, transport.Services{Frames: r.server})
 	if err != nil {
 		t.Fatalf("Serve(%q): %v", l.Address, err)

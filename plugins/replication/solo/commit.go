@@ -88,15 +88,15 @@ func (s *Solo) settle(err error) {
 	for n < len(s.waiting) && (err != nil || s.waiting[n].end <= upTo) {
 		n++
 	}
-	ready := append([]entry(nil), s.waiting[min(s.answered, n):n]...)
+	s.ready = append(s.ready[:0], s.waiting[min(s.answered, n):n]...)
 	rest := append(s.waiting[:0], s.waiting[n:]...)
 	clear(s.waiting[len(rest):])
 	s.waiting = rest
 	s.answered = max(0, s.answered-n)
 	more := len(s.waiting) > 0
 	s.mu.Unlock()
-	for i := range ready {
-		e := &ready[i]
+	for i := range s.ready {
+		e := &s.ready[i]
 		switch {
 		case e.refused:
 			e.sink.Done(e.pending, e.from, e.to, e.outcome, e.err)
@@ -106,6 +106,7 @@ func (s *Solo) settle(err error) {
 			e.sink.Done(e.pending, e.from, e.to, replication.Stored, nil)
 		}
 	}
+	clear(s.ready)
 	if more {
 		select {
 		case s.work <- struct{}{}:

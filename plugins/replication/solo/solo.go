@@ -47,6 +47,8 @@ type Solo struct {
 	// before mu.
 	tell sync.Mutex
 
+	ready []entry // of settle, which the commit loop alone calls
+
 	work chan struct{} // something waits for a flush
 	quit chan struct{}
 	wg   sync.WaitGroup

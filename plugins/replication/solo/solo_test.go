@@ -3,6 +3,7 @@ package solo_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,18 +31,49 @@ func newStore(tb testing.TB, p storage.Params) storage.Store {
 	return s
 }
 
-func TestConformance(t *testing.T) {
-	replicationtest.Run(t,
-		replicationtest.Harness{
-			Factory: solo.NewFactory(), NewStore: newStore, Form: "async",
-			Lacks: replicationtest.Lacks{Members: true, Sync: true},
-		},
-		replicationtest.Harness{
-			Factory: solo.NewFactory(), NewStore: newStore, Form: "sync",
-			Config: plugin.Raw(`{"flushDiskType":"SYNC_FLUSH"}`),
-			Lacks:  replicationtest.Lacks{Members: true},
-		},
-	)
+var harnesses = []replicationtest.Harness{
+	{
+		Factory: solo.NewFactory(), NewStore: newStore, Form: "async",
+		Lacks: replicationtest.Lacks{Members: true, Sync: true},
+	},
+	{
+		Factory: solo.NewFactory(), NewStore: newStore, Form: "sync",
+		Config: plugin.Raw(`{"flushDiskType":"SYNC_FLUSH"}`),
+		Lacks:  replicationtest.Lacks{Members: true},
+	},
+}
+
+func TestConformance(t *testing.T) { replicationtest.Run(t, harnesses...) }
+
+// sinkhole takes everything and keeps nothing, also where it is published late.
+type sinkhole struct {
+	storagetest.Nop
+	published *atomic.Int64
+}
+
+func (s sinkhole) Capabilities() storage.Capabilities { return storage.Capabilities{RawLog: s} }
+
+func (s sinkhole) State() storage.State {
+	st := s.Nop.State()
+	st.Published = message.Position(s.published.Load())
+	st.Tail = st.Published
+	return st
+}
+
+func (s sinkhole) Publish(_ context.Context, upTo message.Position) error {
+	s.published.Store(int64(upTo))
+	return nil
+}
+
+func (sinkhole) ReadLog(context.Context, message.Position, int, *storage.Chunk) error { return nil }
+func (sinkhole) Truncate(context.Context, message.Position) error                     { return nil }
+func (sinkhole) Reset(context.Context, message.Position, []message.Unit) error        { return nil }
+
+func BenchmarkReplicator(b *testing.B) {
+	for _, h := range harnesses {
+		h.NewStore = func(testing.TB, storage.Params) storage.Store { return sinkhole{published: &atomic.Int64{}} }
+		b.Run(h.Form, func(b *testing.B) { replicationtest.Benchmark(b, h) })
+	}
 }
 
 // told is an outcome of a run of groups.

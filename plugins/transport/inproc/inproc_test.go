@@ -13,12 +13,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestConformance(t *testing.T) {
+func harness() transporttest.Harness {
 	var n atomic.Int64
-	transporttest.Run(t, transporttest.Harness{
+	return transporttest.Harness{
 		Factory: inproc.NewFactory(),
 		Form:    "in_process",
 		Address: func(testing.TB) string { return fmt.Sprintf("broker-%d", n.Add(1)) },
 		Lacks:   []string{"idle", "idle_while_served"},
-	})
+	}
 }
+
+func TestConformance(t *testing.T) {
+	transporttest.Run(t, harness())
+}
+
+func BenchmarkTransport(b *testing.B) { transporttest.Benchmark(b, harness()) }

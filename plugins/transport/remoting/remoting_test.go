@@ -31,8 +31,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func anyPort(testing.TB) string { return "127.0.0.1:0" }
+
 func TestConformance(t *testing.T) {
-	anyPort := func(testing.TB) string { return "127.0.0.1:0" }
 	plain := func(ctx context.Context, address string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "tcp", address)
@@ -51,6 +52,21 @@ func TestConformance(t *testing.T) {
 		transporttest.Harness{Factory: raw, Form: "tls", Address: anyPort, Bytes: encrypted, TLS: both},
 		transporttest.Harness{Factory: raw, Form: "plain_beside_tls", Address: anyPort, Bytes: plain, TLS: onlyServer},
 	)
+}
+
+// BenchmarkTransport is the shared benchmark; BenchmarkEcho measures the server
+// alone.
+func BenchmarkTransport(b *testing.B) {
+	server, client := certificates(b)
+	b.Run("plain", func(b *testing.B) {
+		transporttest.Benchmark(b, transporttest.Harness{Factory: remoting.NewFactory(), Address: anyPort})
+	})
+	b.Run("tls", func(b *testing.B) {
+		transporttest.Benchmark(b, transporttest.Harness{
+			Factory: remoting.NewFactory(), Address: anyPort,
+			TLS: func(testing.TB) (s, c *tls.Config) { return server, client },
+		})
+	})
 }
 
 // certificates makes an authority with a certificate for 127.0.0.1, which is
