@@ -113,7 +113,8 @@ func messageOf(v *message.View, u message.Unit) api.Message {
 		Properties: map[string]string{}, Flag: v.Flag, ReconsumeTimes: v.ReconsumeTimes,
 		Born: time.UnixMilli(v.BornTime), Stored: time.UnixMilli(v.StoreTime),
 	}
-	for p := message.NewProperties(v.Properties); p.Next(); {
+	p := message.NewProperties(v.Properties)
+	for p.Next() {
 		m.Properties[string(p.Name)] = string(p.Value)
 	}
 	m.MessageID = m.Properties[message.PropUniqueKey]

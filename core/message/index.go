@@ -71,41 +71,50 @@ type Facts struct {
 // Scan reads the facts of a property string. Of equal names the last counts.
 func (f *Facts) Scan(props []byte) {
 	*f = Facts{}
-	for p := NewProperties(props); p.Next(); {
-		switch len(p.Name) {
-		case 4:
-			switch string(p.Name) {
-			case PropTags:
-				f.Tags = p.Value
-			case PropKeys:
-				f.Keys = p.Value
-			case PropWait:
-				f.NoWait = string(p.Value) == "false"
+	for at := 0; ; {
+		from, mid, end := pair(props, at)
+		if mid < 0 {
+			return
+		}
+		f.take(props[from:mid], props[mid+1:end])
+		at = end + 1
+	}
+}
+
+func (f *Facts) take(name, value []byte) {
+	switch len(name) {
+	case 4:
+		switch string(name) {
+		case PropTags:
+			f.Tags = value
+		case PropKeys:
+			f.Keys = value
+		case PropWait:
+			f.NoWait = string(value) == "false"
+		}
+	case 5:
+		if string(name) == PropDelay {
+			n, err := strconv.ParseInt(string(value), 10, 32)
+			if err != nil {
+				n = 0
 			}
-		case 5:
-			if string(p.Name) == PropDelay {
-				n, err := strconv.ParseInt(string(p.Value), 10, 32)
-				if err != nil {
-					n = 0
-				}
-				f.Delay = int32(n)
-			}
-		case 6:
-			if string(p.Name) == PropPopCheckPoint {
-				f.PopCheckPoint = true
-			}
-		case 14, 15, 16:
-			switch string(p.Name) {
-			case PropTimerDelayMs, PropTimerDelaySec, PropTimerDeliverMs:
-				f.Timer = true
-			}
-		case 8:
-			switch string(p.Name) {
-			case PropUniqueKey:
-				f.UniqueKey = p.Value
-			case PropTransaction:
-				f.Transaction = string(p.Value) == "true"
-			}
+			f.Delay = int32(n)
+		}
+	case 6:
+		if string(name) == PropPopCheckPoint {
+			f.PopCheckPoint = true
+		}
+	case 8:
+		switch string(name) {
+		case PropUniqueKey:
+			f.UniqueKey = value
+		case PropTransaction:
+			f.Transaction = string(value) == "true"
+		}
+	case 14, 15, 16:
+		switch string(name) {
+		case PropTimerDelayMs, PropTimerDelaySec, PropTimerDeliverMs:
+			f.Timer = true
 		}
 	}
 }

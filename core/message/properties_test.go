@@ -3,6 +3,7 @@ package message_test
 import (
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,7 +12,8 @@ import (
 
 func pairs(s string) []string {
 	var out []string
-	for p := message.NewProperties([]byte(s)); p.Next(); {
+	p := message.NewProperties([]byte(s))
+	for p.Next() {
 		out = append(out, string(p.Name)+"="+string(p.Value))
 	}
 	return out
@@ -38,6 +40,8 @@ func TestProperties(t *testing.T) {
 		"no value at the end":        {"c\x01d\x02a\x01", []string{"c=d"}},
 		"no 0x01":                    {"ab\x02c\x01d\x02", []string{"c=d"}},
 		"text beyond ASCII":          {"订单\x01😀\x02", []string{"订单=😀"}},
+		"zero bytes":                 {"\x00a\x00bcdefgh\x00\x01\x00bcdefghi\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00", []string{"\x00a\x00bcdefgh\x00=\x00bcdefghi\x00"}},
+		"eight and more":             {"12345678\x0112345678\x02123456789\x01123456789\x021234567\x011234567\x02", []string{"12345678=12345678", "123456789=123456789", "1234567=1234567"}},
 		"invalid UTF-8":              {"a\x01\xff\xfe\x02", []string{"a=\xff\xfe"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,6 +105,19 @@ func TestJavaHash(t *testing.T) {
 	require.Equal(t, int64(-2147483648), message.TagsCode([]byte("polygenelubricants")), "sign extended")
 	require.Equal(t, int32(1613243268), message.KeyHash([]byte("Orders"), []byte("K1")))
 	require.Equal(t, message.KeyHash([]byte("T"), []byte("Aa")), message.KeyHash([]byte("T"), []byte("BB")))
+}
+
+// FuzzJavaHash: by words it is what it is by UTF-16 units.
+func FuzzJavaHash(f *testing.F) {
+	f.Add("FD000000000000000000000000000002470A30946E09942BD8A90000")
+	f.Add("1234567ä90123456😀12345678\xff\x7f\x00abcdefgh€")
+	f.Fuzz(func(t *testing.T, s string) {
+		want := int32(0)
+		for _, u := range utf16.Encode([]rune(s)) {
+			want = 31*want + int32(u)
+		}
+		require.Equal(t, want, message.JavaHash([]byte(s)), "%q", s)
+	})
 }
 
 // TestKeyHashIsJavaHashOfJoined: hashing in two steps equals hashing at once.
