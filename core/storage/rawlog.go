@@ -19,9 +19,9 @@ type RawLog interface {
 
 	// Publish makes everything below upTo visible; upTo is the end of a batch.
 	// It is monotone: lower positions change nothing. Events.Published has
-	// returned when Publish returns. The mark survives process death; it
-	// survives power loss at least as far as it was durable at the last Sync.
-	// ErrGap when upTo is above the tail.
+	// returned when Publish returns. The mark survives process death. After
+	// power loss it may be an older one, so that Sync need not flush it beside
+	// the log: who publishes does so again. ErrGap when upTo is above the tail.
 	Publish(ctx context.Context, upTo message.Position) error
 
 	// Truncate cuts the log at a record edge: everything from at on is gone,

@@ -283,7 +283,6 @@ func (s *Store) truncate(at message.Position, lastTime int64) error {
 	w.waiting, w.head = kept, 0
 	m.tail.Store(int64(at))
 	m.durable.Store(min(m.durable.Load(), int64(at)))
-	m.markSynced.Store(min(m.markSynced.Load(), int64(at)))
 	m.lastTime.Store(lastTime)
 	if s.dropped.cut(at) {
 		if err := s.dropped.save(s.fs, s.path.droppedFile, message.Position(m.first.Load())); err != nil {
@@ -395,7 +394,6 @@ func (s *Store) reset(old, first message.Position, ends []message.Unit) error {
 	m.tail.Store(int64(first))
 	m.published.Store(int64(first))
 	m.durable.Store(int64(first))
-	m.markSynced.Store(int64(first))
 	m.lastTime.Store(0)
 	m.pubTime.Store(0)
 	s.damage.within(first, first)

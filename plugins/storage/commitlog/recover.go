@@ -632,7 +632,6 @@ func (s *Store) setMarks(r *recovery) {
 	m.pubTime.Store(max(r.pubTime, 0))
 	if r.clean {
 		m.durable.Store(int64(r.tail))
-		m.markSynced.Store(int64(r.published))
 	} else {
 		m.durable.Store(first) // what the page cache held may not be on the disk
 	}

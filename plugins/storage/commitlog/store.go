@@ -52,7 +52,6 @@ type marks struct {
 	lastTime                        atomic.Int64 // store time of the last record
 	pubTime                         atomic.Int64 // of the last published one
 	pubSeq                          atomic.Uint64
-	markSynced                      atomic.Int64 // published mark that is durable
 }
 
 // paths are the files and directories of the store.

@@ -27,7 +27,7 @@ func (s *Store) Sync(ctx context.Context, end message.Position) error {
 	if err := s.failure(); err != nil {
 		return err
 	}
-	if s.durable(end) {
+	if int64(end) <= s.marks.durable.Load() {
 		return nil
 	}
 	if err := s.syncLog(); err != nil {
@@ -36,16 +36,8 @@ func (s *Store) Sync(ctx context.Context, end message.Position) error {
 	return nil
 }
 
-// durable reports whether a Sync up to end has nothing to do.
-func (s *Store) durable(end message.Position) bool {
-	if int64(end) > s.marks.durable.Load() {
-		return false
-	}
-	return s.p.Publish == storage.Immediate || s.marks.markSynced.Load() >= s.marks.published.Load()
-}
-
-// syncLog makes the log durable up to its present tail, oldest segment first,
-// and with Explicit the published mark. The caller has the turn.
+// syncLog makes the log durable up to its present tail, oldest segment first.
+// The caller has the turn.
 func (s *Store) syncLog() error {
 	t := s.marks.lastTime.Load() // before the tail: its record is below
 	tail, durable := s.marks.tail.Load(), s.marks.durable.Load()
@@ -63,14 +55,6 @@ func (s *Store) syncLog() error {
 		seg.release()
 		if err != nil {
 			return fmt.Errorf("sync %s: %w", seg.path, err)
-		}
-	}
-	if s.p.Publish == storage.Explicit {
-		if mark := s.marks.published.Load(); mark > s.marks.markSynced.Load() {
-			if err := s.cp.sync(); err != nil {
-				return fmt.Errorf("sync %s: %w", s.path.checkpoint, err)
-			}
-			s.marks.markSynced.Store(mark)
 		}
 	}
 	if tail > durable {
