@@ -16,10 +16,14 @@ func (s *Solo) commitLoop(watch plugin.Timer) {
 	defer watch.Stop()
 	every := s.watch()
 	flushed := make(chan error, 1)
+	grace := s.p.Clock.NewTimer(every)
+	grace.Stop()
+	defer grace.Stop()
 	for {
 		last := false
 		select {
 		case <-s.work:
+			s.gather(grace)
 		case <-s.quit:
 			last = true // after it nothing is appended
 		}
@@ -42,6 +46,40 @@ func (s *Solo) commitLoop(watch plugin.Timer) {
 		}
 	}
 }
+
+// gather waits for those who are about to come back: clients answered by the last
+// flush send again within a fraction of what a flush takes. Without it they and
+// those who waited meanwhile would take turns, each flush for one half. It ends
+// when as many wait as were in line at the last flush, or after a quarter of a
+// flush's time.
+func (s *Solo) gather(grace plugin.Timer) {
+	s.mu.Lock()
+	d := s.flushTime / gatherPart
+	s.mu.Unlock()
+	if d <= 0 {
+		return
+	}
+	grace.Reset(min(d, s.watch()))
+	defer grace.Stop()
+	for {
+		s.mu.Lock()
+		all := s.inLine >= s.expected
+		s.mu.Unlock()
+		if all {
+			return
+		}
+		select {
+		case <-s.work:
+		case <-grace.C():
+			return
+		case <-s.quit:
+			return
+		}
+	}
+}
+
+// gatherPart is the part of a flush's time that gather waits at most.
+const gatherPart = 4
 
 // watch is how often waiters are looked at whose time may be over.
 func (s *Solo) watch() time.Duration { return max(s.timeout/4, 1) }
@@ -68,7 +106,12 @@ func (s *Solo) flushWaiting() error {
 	if err := s.p.Store.Sync(ctx, end); err != nil {
 		return err
 	}
-	s.flushes.Observe(s.p.Clock.Now().Sub(began).Seconds())
+	took := s.p.Clock.Now().Sub(began)
+	s.flushes.Observe(took.Seconds())
+	s.mu.Lock()
+	// A moving average that one stalled flush does not move far.
+	s.flushTime += (min(took, 2*s.flushTime+time.Millisecond) - s.flushTime) / 8
+	s.mu.Unlock()
 	s.turn.Lock() // flushes overlap with appends, publishing does not
 	defer s.turn.Unlock()
 	return s.raw.Publish(ctx, end)
@@ -92,6 +135,10 @@ func (s *Solo) settle(err error) {
 	rest := append(s.waiting[:0], s.waiting[n:]...)
 	clear(s.waiting[len(rest):])
 	s.waiting = rest
+	s.expected = s.inLine
+	for i := range ready {
+		s.inLine -= ready[i].to - ready[i].from
+	}
 	s.answered = max(0, s.answered-n)
 	more := len(s.waiting) > 0
 	s.mu.Unlock()
@@ -131,6 +178,7 @@ func (s *Solo) expire() {
 		e := s.waiting[s.answered]
 		s.waiting[s.answered].pending = nil
 		s.answered++
+		s.inLine -= e.to - e.from
 		s.mu.Unlock()
 		if e.refused {
 			e.sink.Done(e.pending, e.from, e.to, e.outcome, e.err)

@@ -40,8 +40,12 @@ type Solo struct {
 	failed   error   // of the log; it is never written or flushed again
 	waiting  []entry // SYNC_FLUSH: ordered, not settled, in log order
 	answered int     // of waiting, told already
-	office   context.CancelFunc
-	over     chan struct{} // closed when everything is answered; nil before Start
+	inLine   int     // groups of waiting that are not told
+	expected int     // inLine when the last flush was settled: see gather
+	// flushTime is what a flush takes, on average.
+	flushTime time.Duration
+	office    context.CancelFunc
+	over      chan struct{} // closed when everything is answered; nil before Start
 
 	// tell makes outcomes come in log order and one at a time; it is taken
 	// before mu.
@@ -224,6 +228,7 @@ func (s *Solo) Append(ctx context.Context, p *replication.Pending, sink replicat
 // the others for their turn, since outcomes are told in log order.
 func (s *Solo) wait(p *replication.Pending, sink replication.Sink, groups, stored int, end message.Position, failure error) {
 	s.mu.Lock()
+	s.inLine += groups
 	if stored > 0 {
 		s.waiting = append(s.waiting, entry{pending: p, sink: sink, to: stored, end: end, deadline: s.p.Clock.Now().Add(s.timeout)})
 	}

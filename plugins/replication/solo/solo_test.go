@@ -190,6 +190,59 @@ func TestGroupCommit(t *testing.T) {
 	})
 }
 
+// A flush waits for those whom the last one answered and who are about to send
+// again, so that two halves of the clients do not take turns; not for long, and
+// not when all are there.
+func TestGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 8 * time.Millisecond
+		g := newGate()
+		n := newNode(t, syncConfig(), g.hook)
+		require.NoError(t, n.Start(t.Context()))
+		flush := func() message.Position {
+			end := <-g.began
+			<-time.After(takes)
+			g.open <- nil
+			return end
+		}
+		for range 50 { // it learns what a flush takes
+			p := n.append(t, 1)
+			began := time.Now()
+			require.Equal(t, p.End, <-g.began)
+			require.Zero(t, time.Since(began), "who is alone does not wait")
+			<-time.After(takes)
+			g.open <- nil
+			<-n.sink
+		}
+		n.append(t, 1)
+		<-g.began
+		other := n.append(t, 1)
+		<-time.After(takes)
+		g.open <- nil
+		require.Equal(t, replication.Stored, (<-n.sink).o)
+		again := n.append(t, 1) // who was answered comes back
+		require.Equal(t, again.End, flush(), "both halves in one flush")
+		<-n.sink
+		<-n.sink
+		require.Greater(t, again.End, other.End)
+
+		alone := n.append(t, 1) // the other one does not come back
+		began := time.Now()
+		require.Equal(t, alone.End, <-g.began)
+		waited := time.Since(began)
+		require.Greater(t, waited, takes/8)
+		require.LessOrEqual(t, waited, takes/4)
+		g.open <- nil
+		<-n.sink
+		alone = n.append(t, 1)
+		began = time.Now()
+		require.Equal(t, alone.End, <-g.began)
+		require.Zero(t, time.Since(began), "nobody else is expected any more")
+		g.open <- nil
+		<-n.sink
+	})
+}
+
 func TestFlushDiskTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()

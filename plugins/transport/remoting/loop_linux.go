@@ -21,6 +21,9 @@ const (
 	maxLoops = 8
 	// roundEvents is how many peers one round serves at most.
 	roundEvents = 256
+	// roundReads is how often a peer that has more is read in one round, so that
+	// one turn of the log takes it all.
+	roundReads = 4
 	// stall is how long a session may keep the loop before another goroutine
 	// takes it over. It is seen after once to twice that time.
 	stall = 5 * time.Millisecond
@@ -200,9 +203,15 @@ func (l *loop) round() bool {
 		switch {
 		case err != nil:
 			go p.finish(err)
-		case more || !p.sock.leave():
+		case !more && p.sock.leave():
+		case p.sock.reads < roundReads:
+			p.sock.reads++
+			l.queue = append(l.queue, p)
+			continue
+		default:
 			l.again = append(l.again, p)
 		}
+		p.sock.reads = 0
 	}
 	for len(l.due) > 0 {
 		last := len(l.due) - 1

@@ -32,6 +32,8 @@ type socket struct {
 	// write, so that the news that there is room again is not missed.
 	behind atomic.Bool
 
+	reads int // of this round, beyond the first; the role's
+
 	// Under the peer's wmu.
 	closed bool
 	iov    []unix.Iovec
