@@ -255,6 +255,8 @@ func (s *Store) truncate(at message.Position, lastTime int64) error {
 	below := int64(at) < m.published.Load()
 	m.pubSeq.Add(1)
 	defer m.pubSeq.Add(1)
+	m.cuts.Add(1)
+	defer m.cuts.Add(1)
 	if below {
 		m.published.Store(int64(at))
 		m.pubTime.Store(min(m.pubTime.Load(), lastTime))
@@ -343,6 +345,8 @@ func (s *Store) reset(old, first message.Position, ends []message.Unit) error {
 	m := &s.marks
 	m.pubSeq.Add(1)
 	defer m.pubSeq.Add(1)
+	m.cuts.Add(1)
+	defer m.cuts.Add(1)
 	// A crash from here on leaves an empty log.
 	if err := writeCut(s.fs, s.path.cut, old); err != nil {
 		return err

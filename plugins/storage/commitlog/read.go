@@ -29,6 +29,7 @@ type gather struct {
 	s     *Store
 	c     *storage.Chunk
 	lease *lease
+	cuts  uint64 // marks.cuts when it began
 	list  segments
 	seg   *segment
 	// known is the range found to be resident; next is the end of the last
@@ -42,11 +43,17 @@ type gather struct {
 }
 
 func (s *Store) newGather(c *storage.Chunk) gather {
-	return gather{s: s, c: c, lease: s.leaseOf(c), list: *s.list.Load(), next: -1, hot: s.marks.tail.Load() - hotBytes}
+	cuts := s.marks.cuts.Load() // before anything else of the log is looked at
+	return gather{s: s, c: c, lease: s.leaseOf(c), cuts: cuts, list: *s.list.Load(), next: -1, hot: s.marks.tail.Load() - hotBytes}
 }
 
+// stale reports whether the log is being cut, or was since the gather began:
+// what was read of index and marks may then speak of other records.
+func (g *gather) stale() bool { return g.cuts&1 != 0 || g.s.marks.cuts.Load() != g.cuts }
+
 // enter makes the segment of pos the current one and holds it; false when it is
-// gone, or about to be.
+// gone, or about to be. Once it is held no cut reaches into it, so what was read
+// before is true if there was none until then.
 func (g *gather) enter(pos message.Position) (bool, error) {
 	if seg := g.seg; seg != nil && int64(pos) >= seg.base && int64(pos) < seg.base+seg.size {
 		return true, nil
@@ -60,6 +67,9 @@ func (g *gather) enter(pos message.Position) (bool, error) {
 			return false, nil
 		}
 		g.lease.hold(seg)
+		if g.stale() {
+			return false, nil
+		}
 	}
 	if err := seg.open(); err != nil {
 		return false, err
@@ -235,7 +245,7 @@ units:
 			}
 			more, err := g.record(u, c.Next, r)
 			if errors.Is(err, errGone) {
-				if s.outside(u.at) {
+				if g.outside(u.at) {
 					s.damaged(u.at, 1, nil, "the ConsumeQueue of "+q.key.String()+" points outside the log")
 					c.Skipped++
 					c.Next++
@@ -278,12 +288,12 @@ units:
 }
 
 // outside tells a unit that points where the log never was, as in a damaged
-// file, from one whose record is being cut: a reader must get past it.
-func (s *Store) outside(at message.Position) bool {
-	if s.marks.pubSeq.Load()&1 != 0 { // a cut is under way
+// file, from one whose record was cut: a reader must get past it.
+func (g *gather) outside(at message.Position) bool {
+	last := g.s.list.Load().last()
+	if g.stale() {
 		return false
 	}
-	last := s.list.Load().last()
 	return at < 0 || last == nil || int64(at) >= last.base+last.size
 }
 

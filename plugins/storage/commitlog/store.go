@@ -52,6 +52,7 @@ type marks struct {
 	lastTime                        atomic.Int64 // store time of the last record
 	pubTime                         atomic.Int64 // of the last published one
 	pubSeq                          atomic.Uint64
+	cuts                            atomic.Uint64 // odd while one is under way
 }
 
 // paths are the files and directories of the store.
