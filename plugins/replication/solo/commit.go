@@ -136,8 +136,8 @@ func (s *Solo) settle(err error) {
 	clear(s.waiting[len(rest):])
 	s.waiting = rest
 	s.expected = s.inLine
-	for i := range ready {
-		s.inLine -= ready[i].to - ready[i].from
+	for i := range s.ready {
+		s.inLine -= s.ready[i].to - s.ready[i].from
 	}
 	s.answered = max(0, s.answered-n)
 	more := len(s.waiting) > 0
