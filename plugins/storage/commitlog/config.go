@@ -32,7 +32,8 @@ type Config struct {
 	// MessageIndexEnable keeps the key index.
 	MessageIndexEnable bool `json:"messageIndexEnable"`
 	// MaxHashSlotNum and MaxIndexNum are the slots and entries of one file of
-	// the key index; existing files with other numbers are refused.
+	// the key index; existing files with other numbers are set aside and made
+	// again from the log.
 	MaxHashSlotNum int32 `json:"maxHashSlotNum"`
 	MaxIndexNum    int32 `json:"maxIndexNum"`
 

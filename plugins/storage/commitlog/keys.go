@@ -12,6 +12,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/vfs"
 	"github.com/hardpointmq/hardpoint/plugins/storage/commitlog/indexfile"
 )
 
@@ -25,6 +26,9 @@ const (
 	// indexNameLayout is RocketMQ's name of an index file, with milliseconds
 	// behind it.
 	indexNameLayout = "20060102150405"
+	// asideDir is where index files go that cannot be read. It is not below
+	// index: RocketMQ takes everything there for an index file.
+	asideDir = "index.aside"
 )
 
 // keyIndex is the key index: files, and in front of them keys in memory that
@@ -303,11 +307,12 @@ func (k *keyIndex) close() error {
 // again.
 func (k *keyIndex) load(r *recovery) (message.Position, error) {
 	first := message.Position(r.first())
-	if err := k.open(r); err != nil {
+	whole, err := k.open(r)
+	if err != nil {
 		return 0, err
 	}
 	known := message.Position(r.fields.indexAt)
-	if r.foreign {
+	if r.foreign || !whole {
 		known = -1
 	}
 	k.mark = int64(known)
@@ -347,11 +352,12 @@ func (k *keyIndex) load(r *recovery) (message.Position, error) {
 	return max(end, first), nil
 }
 
-// open opens all files; those that a crash left damaged are removed.
-func (k *keyIndex) open(r *recovery) error {
+// open opens all files. The first that is damaged and those after it are to be
+// made again from the log: then whole is false.
+func (k *keyIndex) open(r *recovery) (whole bool, err error) {
 	names, err := k.s.fs.List(k.dir)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for i, name := range names {
 		if _, err := strconv.ParseUint(name, 10, 63); err != nil || len(name) != 17 {
@@ -360,26 +366,24 @@ func (k *keyIndex) open(r *recovery) error {
 		path := filepath.Join(k.dir, name)
 		info, err := k.s.fs.Stat(path)
 		if err != nil {
-			return err
+			return false, err
 		}
-		short := info.Size < k.size.FileSize()
-		switch {
-		case !short && info.Size == k.size.FileSize():
-		case short && (info.Size == 0 && i == len(names)-1 || !r.clean && !r.foreign):
-			return k.removeFrom(names[i:], path, errors.New("it is too short"))
-		default:
-			return &storage.CorruptError{File: path, Offset: min(info.Size, k.size.FileSize()), Reason: fmt.Sprintf("the file has %d bytes, configured are %d (maxHashSlotNum %d, maxIndexNum %d); set the numbers with which it was written, or remove the directory index to have it rebuilt from the log", info.Size, k.size.FileSize(), k.size.Slots, k.size.Entries)}
+		if want := k.size.FileSize(); info.Size < want && (info.Size == 0 && i == len(names)-1 || !r.clean && !r.foreign) {
+			// An empty file was being made in a crash: no key can be in it.
+			return info.Size == 0, k.removeFrom(names[i:], path, errors.New("it is too short"))
+		} else if info.Size != want {
+			return false, k.setAside(names[i:], info.Size)
 		}
 		f, err := indexfile.Open(k.s.fs, path, k.size)
 		if errors.Is(err, indexfile.ErrHeader) {
-			return errors.Join(f.Close(), k.removeFrom(names[i:], path, err))
+			return false, errors.Join(f.Close(), k.removeFrom(names[i:], path, err))
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		k.files = append(k.files, f)
 	}
-	return nil
+	return true, nil
 }
 
 // removeFrom removes a damaged file and those after it; recovery makes them
@@ -392,6 +396,25 @@ func (k *keyIndex) removeFrom(names []string, path string, why error) error {
 		}
 	}
 	return nil
+}
+
+// setAside moves a file that was not written with the sizes that are configured
+// out of the way, and those after it that it stands before in the order of the
+// log. Nothing is lost: they are made again.
+func (k *keyIndex) setAside(names []string, size int64) error {
+	aside := filepath.Join(k.s.path.root, asideDir)
+	if err := vfs.EnsureDir(k.s.fs, aside); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := k.s.fs.Rename(filepath.Join(k.dir, name), filepath.Join(aside, name)); err != nil {
+			return err
+		}
+	}
+	k.s.p.Logger.Warn("a file of the key index has not the size that is configured (maxHashSlotNum, maxIndexNum); it and those after it are set aside, to be deleted by hand, and made again from the log",
+		"file", filepath.Join(k.dir, names[0]), "bytes", size, "configured", k.size.FileSize(), "slots", k.size.Slots, "entries", k.size.Entries,
+		"files", len(names), "set_aside_in", aside)
+	return errors.Join(k.s.fs.SyncDir(aside), k.s.fs.SyncDir(k.dir))
 }
 
 // repair keeps of the files what is known to be durable.

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -15,9 +16,11 @@ import (
 )
 
 // filled is a rig with records in several segments that was killed.
-func filled(t *testing.T, n int) (*rig, *disk) {
+func filled(t *testing.T, n int) (*rig, *disk) { return filledWith(t, n, nil) }
+
+func filledWith(t *testing.T, n int, change func(*Config)) (*rig, *disk) {
 	d := newDisk(3)
-	r := newRig(t, d, storage.Immediate, nil)
+	r := newRig(t, d, storage.Immediate, change)
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range n {
 		require.NoError(t, r.send(queueN(rng.IntN(3)), 200+rng.IntN(600)))
@@ -183,6 +186,18 @@ func TestStaleBytesEndTheLog(t *testing.T) {
 	r.verify()
 }
 
+// resizeIndex makes the second index file longer or shorter.
+func (r *rig) resizeIndex(by int64) error {
+	names, err := r.fs.List(r.s.path.index)
+	require.NoError(r.t, err)
+	require.Greater(r.t, len(names), 1)
+	f, err := r.fs.OpenFile(filepath.Join(r.s.path.index, names[1]), openRW, 0)
+	require.NoError(r.t, err)
+	size, err := f.Size()
+	require.NoError(r.t, err)
+	return errors.Join(f.Truncate(size+by), f.Sync(), f.Close())
+}
+
 // TestIndexesRebuilt removes what is derived from the log.
 func TestIndexesRebuilt(t *testing.T) {
 	for name, remove := range map[string]func(*rig) error{
@@ -204,11 +219,13 @@ func TestIndexesRebuilt(t *testing.T) {
 			}
 			return f.Close()
 		},
+		"index file that is too long":  func(r *rig) error { return r.resizeIndex(+8) },
+		"index file that is too short": func(r *rig) error { return r.resizeIndex(-8) },
 		"damaged index file": func(r *rig) error {
 			names, err := r.fs.List(r.s.path.index)
 			require.NoError(t, err)
 			require.NotEmpty(t, names)
-			f, err := r.fs.OpenFile(filepath.Join(r.s.path.index, names[len(names)-1]), openRW, 0)
+			f, err := r.fs.OpenFile(filepath.Join(r.s.path.index, names[len(names)/2]), openRW, 0)
 			if err != nil {
 				return err
 			}
@@ -219,7 +236,7 @@ func TestIndexesRebuilt(t *testing.T) {
 	} {
 		for _, clean := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/clean=%v", name, clean), func(t *testing.T) {
-				r, d := filled(t, 100)
+				r, d := filledWith(t, 100, func(c *Config) { c.MaxIndexNum = 30 })
 				require.NoError(t, r.s.flushDerived(true))
 				if clean {
 					r.stop()
