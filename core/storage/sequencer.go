@@ -61,9 +61,14 @@ type Sequencer struct {
 	tail    message.Position
 	last    int64 // store time of the last record: times never fall
 	ends    map[message.Queue]*int64
-	lastQ   message.Queue
-	lastE   *int64
+	recent  [256]recentEnd // of ends, by Queue.Slot: messages of several queues take turns
 	latest  *Pending
+}
+
+// recentEnd is an entry of ends; next is nil where there is none.
+type recentEnd struct {
+	queue message.Queue
+	next  *int64
 }
 
 // NewSequencer makes a Sequencer that must be opened before use.
@@ -89,7 +94,7 @@ func (s *Sequencer) Open(term uint64, st State, ends []OffsetAnswer) error {
 		v := ends[i].Max
 		s.ends[ends[i].Queue] = &v
 	}
-	s.lastQ, s.lastE, s.latest = message.Queue{}, nil, nil
+	s.recent, s.latest = [256]recentEnd{}, nil
 	return nil
 }
 
@@ -102,8 +107,8 @@ func (s *Sequencer) Tail() message.Position { return s.tail }
 // Forget makes a dropped queue begin at 0 again.
 func (s *Sequencer) Forget(q message.Queue) {
 	delete(s.ends, q)
-	if s.lastQ == q {
-		s.lastQ, s.lastE = message.Queue{}, nil
+	if r := &s.recent[q.Slot()]; r.queue == q {
+		*r = recentEnd{}
 	}
 }
 
@@ -214,7 +219,7 @@ func (s *Sequencer) stamp(p *Pending, g *Group, pos message.Position) {
 		first := int64(0)
 		for n := 0; u < uEnd && p.Units[u].At == message.Position(off); u++ {
 			unit := &p.Units[u]
-			e := s.end(unit.Queue)
+			e := s.end(&unit.Queue)
 			unit.Offset, unit.At, unit.StoreTime = *e, at, s.last
 			if unit.Queue.Topic == message.ScheduleTopic && delayed(rec) {
 				unit.TagsCode += s.last
@@ -248,16 +253,20 @@ func delayed(rec []byte) bool {
 	return f.Delay > 0
 }
 
-func (s *Sequencer) end(q message.Queue) *int64 {
-	if s.lastE != nil && s.lastQ == q {
-		return s.lastE
+func (s *Sequencer) end(q *message.Queue) *int64 {
+	r := &s.recent[q.Slot()]
+	if r.next == nil || r.queue != *q {
+		r.queue, r.next = *q, s.endOf(*q)
 	}
+	return r.next
+}
+
+func (s *Sequencer) endOf(q message.Queue) *int64 {
 	e := s.ends[q]
 	if e == nil {
 		e = new(int64)
 		s.ends[q] = e
 	}
-	s.lastQ, s.lastE = q, e
 	return e
 }
 
@@ -273,7 +282,7 @@ func (s *Sequencer) Rewind(p *Pending) error {
 		base := p.baseOf(i)
 		for u := g.Unit + g.Units - 1; u >= g.Unit; u-- {
 			unit := &p.Units[u]
-			*s.end(unit.Queue) = unit.Offset
+			*s.end(&unit.Queue) = unit.Offset
 			unit.At -= base
 			if unit.Queue.Topic == message.ScheduleTopic && delayed(p.Buf[unit.At:]) {
 				unit.TagsCode -= unit.StoreTime
@@ -304,7 +313,7 @@ func (s *Sequencer) Abandon(p *Pending, from int) error {
 	for n := len(p.Batches) - 1; n >= from; n-- {
 		units := p.Batches[n].Units
 		for i := len(units) - 1; i >= 0; i-- {
-			*s.end(units[i].Queue) = units[i].Offset
+			*s.end(&units[i].Queue) = units[i].Offset
 		}
 	}
 	s.tail = p.undoTail

@@ -78,7 +78,7 @@ type queueIndex struct {
 
 	mu     sync.RWMutex // byKey; the only goroutine that changes it reads it without
 	byKey  map[message.Queue]*queue
-	recent [256]*queue // the writer's, by recentSlot
+	recent [256]*queue // the writer's, by Queue.Slot
 
 	// Recovery's: queues with a run, and how many units these have.
 	runs     []*queue
@@ -114,19 +114,9 @@ func (ix *queueIndex) all() []*queue {
 	return out
 }
 
-// recentSlot spreads queues over the writer's small cache.
-func recentSlot(key message.Queue) uint8 {
-	n := len(key.Topic)
-	h := uint32(key.ID)*31 + uint32(n)*7
-	if n > 1 {
-		h += uint32(key.Topic[n-1]) + 3*uint32(key.Topic[n/2])
-	}
-	return uint8(h)
-}
-
 // writer finds or makes a queue for the writer.
 func (ix *queueIndex) writer(key message.Queue) *queue {
-	slot := recentSlot(key)
+	slot := key.Slot()
 	if q := ix.recent[slot]; q != nil && q.key == key {
 		return q
 	}

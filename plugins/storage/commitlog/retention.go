@@ -236,7 +236,7 @@ func (ix *queueIndex) drop(key message.Queue) error {
 	ix.mu.Lock()
 	delete(ix.byKey, key)
 	ix.mu.Unlock()
-	if slot := recentSlot(key); ix.recent[slot] == q {
+	if slot := key.Slot(); ix.recent[slot] == q {
 		ix.recent[slot] = nil
 	}
 	q.mu.Lock()
