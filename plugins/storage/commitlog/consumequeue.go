@@ -55,6 +55,7 @@ type queue struct {
 	known    atomic.Bool   // was written once
 	dirty    atomic.Bool   // is on the list to be flushed
 	newNames atomic.Bool   // its directory has names that are not durable
+	held     int32         // the writer's: its place in queueIndex.held, from 1
 
 	// The writer's: the file under way, and the byte addresses whose space is
 	// reserved.
@@ -79,6 +80,7 @@ type queueIndex struct {
 	mu     sync.RWMutex // byKey; the only goroutine that changes it reads it without
 	byKey  map[message.Queue]*queue
 	recent [256]*queue // the writer's, by Queue.Slot
+	held   []heldQueue // the writer's: what put has locked
 
 	// Recovery's: queues with a run, and how many units these have.
 	runs     []*queue
@@ -87,6 +89,12 @@ type queueIndex struct {
 	cache   fileCache
 	dirtyMu sync.Mutex
 	dirty   []*queue
+}
+
+// heldQueue is a queue that put has locked, and where it will end.
+type heldQueue struct {
+	q   *queue
+	end int64
 }
 
 func newQueueIndex(fsys vfs.FS, dir string, fileSize int64, maxOpen int) *queueIndex {
@@ -145,33 +153,45 @@ func (ix *queueIndex) reserve(units []message.Unit) error {
 	return nil
 }
 
-// put writes units and makes them visible to readers.
-func (ix *queueIndex) put(units []message.Unit) error {
+// put writes units and makes them visible to readers. Each queue of a batch is
+// locked and published once, however the records of several queues take turns.
+func (ix *queueIndex) put(units []message.Unit) (err error) {
 	byWrite := ix.byWrite.Load()
-	for i := 0; i < len(units); {
-		q := ix.writer(units[i].Queue)
-		end := q.max.Load()
-		q.mu.RLock()
-		for ; i < len(units) && units[i].Queue == q.key; i++ {
-			u := &units[i]
-			addr := u.Offset * unitSize
-			f := q.cur
-			if f == nil || f.mem == nil || byWrite || u.Offset > end || addr < q.roomFrom || addr+unitSize > q.roomTo {
-				q.mu.RUnlock()
-				if err := q.putSlow(u, end); err != nil {
-					return err
-				}
-				q.mu.RLock()
-			} else {
-				encodeUnit(f.mem[addr-f.base:], u.At, u.Size, u.TagsCode)
-			}
-			end = max(end, u.Offset+1)
+	for i := range units {
+		u := &units[i]
+		q := ix.writer(u.Queue)
+		if q.held == 0 {
+			q.mu.RLock()
+			ix.held = append(ix.held, heldQueue{q: q, end: q.max.Load()})
+			q.held = int32(len(ix.held))
 		}
-		q.mu.RUnlock()
-		q.lastAt = max(q.lastAt, units[i-1].At)
-		q.publish(end)
+		h := &ix.held[q.held-1]
+		addr := u.Offset * unitSize
+		f := q.cur
+		if f == nil || f.mem == nil || byWrite || u.Offset > h.end || addr < q.roomFrom || addr+unitSize > q.roomTo {
+			q.mu.RUnlock()
+			err = q.putSlow(u, h.end)
+			q.mu.RLock()
+			if err != nil {
+				break
+			}
+		} else {
+			encodeUnit(f.mem[addr-f.base:], u.At, u.Size, u.TagsCode)
+		}
+		h.end = max(h.end, u.Offset+1)
+		q.lastAt = max(q.lastAt, u.At)
 	}
-	return nil
+	for i := range ix.held {
+		h := &ix.held[i]
+		h.q.held = 0
+		h.q.mu.RUnlock()
+		if err == nil {
+			h.q.publish(h.end)
+		}
+		h.q = nil
+	}
+	ix.held = ix.held[:0]
+	return err
 }
 
 // publish shows the units below end.

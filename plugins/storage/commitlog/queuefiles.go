@@ -26,6 +26,9 @@ type queueFile struct {
 	used    atomic.Bool
 	cached  bool        // is in the fileCache, guarded by its mu
 	whole   atomic.Bool // its length is durable
+	// blank is the writer's: where that is known, 1 more than the offset from
+	// which on nothing was ever written.
+	blank int32
 }
 
 func (f *queueFile) isOpen() bool { return f.mem != nil || f.file != nil }
@@ -80,6 +83,8 @@ func (q *queue) prepare(addr int64) error {
 			q.ix.cache.holdFiles()
 			f.closeHandles() // to be opened again with a file behind it
 			err = nil
+		} else if err == nil {
+			err = f.writeZeros(h, from, n)
 		}
 	}
 	if err != nil {
@@ -97,6 +102,23 @@ func (q *queue) prepare(addr int64) error {
 		_ = f.m.Advise(from, n, vfs.AdvicePopulateWrite) // only saves page faults
 	}
 	q.cur, q.roomFrom, q.roomTo = f, base+from, base+from+n
+	return nil
+}
+
+// writeZeros writes zeros where nothing was written yet in [from, from+n), in
+// files that this process has made: the system makes pages in a third of the time
+// that faults of the mapping take.
+func (f *queueFile) writeZeros(h vfs.File, from, n int64) error {
+	if f.blank == 0 {
+		return nil
+	}
+	for off := max(from, int64(f.blank)-1); off < from+n; off = int64(f.blank) - 1 {
+		end := min(off+int64(len(zeros)), from+n)
+		f.blank = int32(end + 1)
+		if _, err := h.WriteAt(zeros[:end-off], off); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -121,6 +143,9 @@ func (q *queue) create(base int64) error {
 	h, err := q.ix.fs.OpenFile(q.path(f), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
+	}
+	if size, err := h.Size(); err == nil && size == 0 {
+		f.blank = 1
 	}
 	if err := errors.Join(h.Truncate(q.ix.fileSize), h.Close()); err != nil {
 		return err

@@ -9,7 +9,8 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 )
 
-// zeros are what stands behind the head of a blank.
+// zeros are what stands behind the head of a blank, and where nothing was
+// written yet.
 var zeros [64 << 10]byte
 
 // ReadLog implements [storage.RawLog]. One call gives the bytes of one segment
