@@ -20,6 +20,10 @@ const (
 	// maxPendingKeys bounds what waits for the goroutine that writes keys; a
 	// writer that is further ahead helps.
 	maxPendingKeys = 1 << 20
+	// wakeKeys is how many keys wait before that goroutine is woken, which costs
+	// a writer of single messages more than the rest of its work. Who looks for a
+	// key looks at those that wait, too.
+	wakeKeys = 4096
 	// keyFlushEvery is the time in ms between flushes of the key index, whose
 	// pages are written all over: it bounds what is rebuilt after a power loss.
 	keyFlushEvery = 10_000
@@ -164,10 +168,13 @@ func (k *keyIndex) create() (*indexfile.File, error) {
 func (k *keyIndex) add(keys []message.Key) error {
 	k.mu.Lock()
 	k.pending = append(k.pending, keys...)
-	many := len(k.pending) > maxPendingKeys
+	n := len(k.pending)
 	k.mu.Unlock()
-	if many {
+	if n > maxPendingKeys {
 		return k.drain()
+	}
+	if n < wakeKeys {
+		return nil
 	}
 	select {
 	case k.wake <- struct{}{}:
