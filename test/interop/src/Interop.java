@@ -243,7 +243,7 @@ public final class Interop {
                         for (;;) {
                             int i = n.getAndIncrement();
                             Message m = message(topic, name + "-" + i, 2 + i % 8, new Random(i));
-                            SendResult r = p.send(m, 3000);
+                            SendResult r = p.send(m, 10_000); // the first failure ends this thread: a slow machine is none
                             Entry e = entry(m, r, r.getOffsetMsgId(), 0);
                             synchronized (out) {
                                 out.write(e.line() + "\n");
