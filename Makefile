@@ -117,7 +117,7 @@ bench-go: ## every Go benchmark (BENCH=regexp, BENCH_TIME=1s)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCH_TIME) -p 1 -timeout 60m ./...
 
 .PHONY: bench-send
-bench-send: ## sends at the client port: floor, stores in process and as processes (PROTOTYPE=path adds one)
+bench-send: ## at the client port: floor, stores in process and as processes (PARTS=... APACHE=folder ROUNDS=...)
 	test/bench/run
 
 .PHONY: interop-smoke
