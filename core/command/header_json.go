@@ -106,12 +106,14 @@ func (h *Header) usualMember(b []byte, i int) (int, error) {
 			to, digits = &h.Version, i+10
 		}
 	case 'l':
-		if string(m[:11]) == `language":"` {
-			v, next := shortText(b, i+12)
-			if next > 0 {
-				h.Language = h.language(v)
-			}
-			return next, nil
+		const java, golang = `language":"JAVA"`, `language":"GO"`
+		if len(m) > len(java) && string(m[:len(java)]) == java {
+			h.Language = LanguageJava
+			return i + 1 + len(java), nil
+		}
+		if len(m) > len(golang) && string(m[:len(golang)]) == golang {
+			h.Language = LanguageGo
+			return i + 1 + len(golang), nil
 		}
 	case 'e':
 		if string(m[:11]) == `extFields":` && len(m) > 11 && m[11] == '{' {
@@ -363,19 +365,6 @@ func (h *Header) extValue(b []byte, i int) (span, int, error) {
 		return span{}, 0, errJSON(b, i-1, "text without end or with a bad escape")
 	}
 	return v, next, nil
-}
-
-// shortText is scanText for what ends within eight bytes and has no escape; the
-// index is 0 for anything else.
-func shortText(b []byte, from int) (span, int) {
-	if from+8 <= len(b) {
-		if m := stops(word(b, from)); m != 0 {
-			if i := from + bits.TrailingZeros64(m)>>3; b[i] == '"' {
-				return span{int32(from), int32(i)}, i + 1
-			}
-		}
-	}
-	return span{}, 0
 }
 
 // scanValue passes the value at i, of any kind, and returns its text (of a
