@@ -56,6 +56,8 @@ type Facts struct {
 	Tags      []byte
 	UniqueKey []byte
 	Keys      []byte
+	// UniqueAt is where UniqueKey begins in the record's properties.
+	UniqueAt int32
 	// Delay is the delay level, 0 when there is none or it is no number.
 	Delay int32
 	// NoWait is true when WAIT is "false".
@@ -76,12 +78,12 @@ func (f *Facts) Scan(props []byte) {
 		if mid < 0 {
 			return
 		}
-		f.take(props[from:mid], props[mid+1:end])
+		f.take(props[from:mid], props[mid+1:end], mid+1)
 		at = end + 1
 	}
 }
 
-func (f *Facts) take(name, value []byte) {
+func (f *Facts) take(name, value []byte, at int) {
 	switch len(name) {
 	case 4:
 		switch string(name) {
@@ -107,7 +109,7 @@ func (f *Facts) take(name, value []byte) {
 	case 8:
 		switch string(name) {
 		case PropUniqueKey:
-			f.UniqueKey = value
+			f.UniqueKey, f.UniqueAt = value, int32(at)
 		case PropTransaction:
 			f.Transaction = string(value) == "true"
 		}

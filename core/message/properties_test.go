@@ -140,7 +140,7 @@ func TestFacts(t *testing.T) {
 	for in, want := range map[string]message.Facts{
 		"": {},
 		"TAGS\x01TagA\x02KEYS\x01a b\x02UNIQ_KEY\x01u\x02WAIT\x01false\x02DELAY\x013\x02TRAN_MSG\x01true\x02": {
-			Tags: []byte("TagA"), Keys: []byte("a b"), UniqueKey: []byte("u"), NoWait: true, Delay: 3, Transaction: true,
+			Tags: []byte("TagA"), Keys: []byte("a b"), UniqueKey: []byte("u"), UniqueAt: 28, NoWait: true, Delay: 3, Transaction: true,
 		},
 		"WAIT\x01true\x02TRAN_MSG\x01false\x02":        {},
 		"WAIT\x01FALSE\x02":                            {},

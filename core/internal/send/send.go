@@ -358,7 +358,7 @@ func (st *connState) put(grps []group, n combine.Need) {
 			e := &st.recs[j]
 			at := slot.Record(&e.rec, e.size, st.s.deriver, &e.facts, &v)
 			if j == g.first {
-				g.ticket.TextAt, g.ticket.TextLen = uniqueAt(at, &v, e.facts.UniqueKey)
+				g.ticket.TextAt, g.ticket.TextLen = uniqueAt(at, &v, &e.facts)
 			}
 		}
 		slot.End(g.ticket, g.noWait, false)
@@ -366,16 +366,8 @@ func (st *connState) put(grps []group, n combine.Need) {
 	slot.Commit()
 }
 
-// uniqueAt finds the unique key, which stands in the record's properties as it
-// did in those of the request, in the batch's Buf.
-func uniqueAt(rec int32, v *message.View, key []byte) (at, n int32) {
-	if len(key) == 0 {
-		return 0, 0
-	}
-	i := bytes.Index(v.Properties, key)
-	if i < 0 {
-		return 0, 0
-	}
-	props := int(v.Size) - len(v.Properties)
-	return rec + int32(props+i), int32(len(key))
+// uniqueAt is the place of the unique key, which stands in the record's properties
+// as it did in those of the request, in the batch's Buf.
+func uniqueAt(rec int32, v *message.View, f *message.Facts) (at, n int32) {
+	return rec + v.Size - int32(len(v.Properties)) + f.UniqueAt, int32(len(f.UniqueKey))
 }
