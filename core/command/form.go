@@ -9,19 +9,16 @@ import (
 // them is encoded once. It is immutable and safe for concurrent use.
 type SendForm struct {
 	json, binary string // a frame up to what differs
-	fixed        SendResponse
 }
 
 // NewSendForm makes a form with Region and TraceOn of r.
 func NewSendForm(r *SendResponse) *SendForm {
-	f := &SendForm{fixed: SendResponse{Region: r.Region, TraceOn: r.TraceOn}}
+	fixed := SendResponse{Region: r.Region, TraceOn: r.TraceOn}
 	w := Begin(nil, JSON, RespSuccess, 0, FlagResponse)
-	f.fixed.Append(&w)
-	f.json = string(append(w.buf, jsonMsgID...))
-	w = Begin(nil, RocketMQ, RespSuccess, 0, FlagResponse)
-	f.fixed.Append(&w)
-	f.binary = string(append(w.End(0), binMsgID...))
-	return f
+	fixed.Append(&w)
+	b := Begin(nil, RocketMQ, RespSuccess, 0, FlagResponse)
+	fixed.Append(&b)
+	return &SendForm{json: string(append(w.buf, jsonMsgID...)), binary: string(append(b.End(0), binMsgID...))}
 }
 
 // What stands before the values of an answer.
@@ -57,27 +54,22 @@ func (f *SendForm) Append(dst []byte, t HeaderType, opaque int32, r *SendRespons
 		p := b[start:]
 		binary.BigEndian.PutUint32(p[prefixLen+5:], uint32(opaque))
 		binary.BigEndian.PutUint32(p[prefixLen+binFixed:], uint32(len(p)-prefixLen-binFixed-4))
-		return f.end(b, start, RocketMQ, opaque)
+		return endForm(b, start, RocketMQ, opaque)
 	}
 	b := append(dst, f.json...)
 	b = append(b, r.MsgID...)
 	b = appendDecimal(append(b, jsonQueue...), int64(r.QueueID))
 	b = appendDecimal(append(b, jsonOffset...), r.QueueOffset)
-	if tx := r.TransactionID; len(tx) > 0 {
-		b = append(b, jsonTx...)
-		if plainEnd(tx, 0) == len(tx) {
-			b = append(b, tx...)
-		} else {
-			b = appendEscaped(b, tx)
-		}
+	if len(r.TransactionID) > 0 {
+		b = appendEscaped(append(b, jsonTx...), r.TransactionID)
 	}
 	b = appendDecimal(append(b, jsonOpaque...), int64(opaque))
 	b = append(b, jsonVersion...)
-	return f.end(b, start, JSON, opaque)
+	return endForm(b, start, JSON, opaque)
 }
 
-// end patches the lengths of the frame at start.
-func (f *SendForm) end(b []byte, start int, t HeaderType, opaque int32) []byte {
+// endForm patches the lengths of the frame at start.
+func endForm(b []byte, start int, t HeaderType, opaque int32) []byte {
 	n := len(b) - start - prefixLen
 	if n > MaxHeader { // the ids of a very large batch
 		w := Begin(b[:start], t, RespSuccess, opaque, FlagResponse)

@@ -81,30 +81,22 @@ func (w *Writer) Ext(key, value string) { w.ExtBytes(key, stringBytes(value)) }
 // U+FFFD in JSON and copied in the binary header.
 func (w *Writer) ExtBytes(key string, value []byte) {
 	if w.typ == JSON {
-		w.jsonKey(key)
-		w.buf = appendQuoted(w.buf, value)
+		w.buf = append(appendEscaped(w.jsonKey(key), value), '"')
 		return
 	}
 	if w.binKey(key) {
-		w.buf = binary.BigEndian.AppendUint32(w.buf, uint32(len(value)))
-		w.buf = append(w.buf, value...)
+		w.buf = appendBinText(w.buf, value)
 	}
 }
 
 // ExtInt adds an ext field as a decimal number.
 func (w *Writer) ExtInt(key string, value int64) {
 	if w.typ == JSON {
-		w.jsonKey(key)
-		w.buf = append(w.buf, '"')
-		w.buf = strconv.AppendInt(w.buf, value, 10)
-		w.buf = append(w.buf, '"')
+		w.buf = append(appendDecimal(w.jsonKey(key), value), '"')
 		return
 	}
 	if w.binKey(key) {
-		at := len(w.buf)
-		w.buf = append(w.buf, 0, 0, 0, 0)
-		w.buf = strconv.AppendInt(w.buf, value, 10)
-		binary.BigEndian.PutUint32(w.buf[at:], uint32(len(w.buf)-at-4))
+		w.buf = appendBinInt(w.buf, value)
 	}
 }
 
@@ -117,15 +109,17 @@ func (w *Writer) ExtBool(key string, value bool) {
 	w.Ext(key, "false")
 }
 
-func (w *Writer) jsonKey(key string) {
+// jsonKey writes a key and what stands before its value's text.
+func (w *Writer) jsonKey(key string) []byte {
+	b := w.buf
 	if w.ext == 0 {
-		w.buf = append(w.buf, extOpen...)
+		b = append(b, extOpen...)
 	} else {
-		w.buf = append(w.buf, ',')
+		b = append(b, ',')
 	}
 	w.ext++
-	w.buf = appendQuoted(w.buf, stringBytes(key))
-	w.buf = append(w.buf, ':')
+	b = appendEscaped(append(b, '"'), stringBytes(key))
+	return append(b, '"', ':', '"')
 }
 
 func (w *Writer) binKey(key string) bool {
@@ -247,8 +241,7 @@ func appendQuoted(dst, s []byte) []byte { return append(appendEscaped(append(dst
 func appendEscaped(dst, s []byte) []byte {
 	from, i := 0, 0
 	for {
-		i = plainEnd(s, i)
-		if i >= len(s) {
+		if i = plainEnd(s, i); i >= len(s) {
 			break
 		}
 		c := s[i]
@@ -288,16 +281,20 @@ func appendEscaped(dst, s []byte) []byte {
 // plainEnd returns the index of the first byte of s from i on that a JSON string
 // cannot hold as it is: a control character, quote, backslash, or not ASCII.
 func plainEnd(s []byte, i int) int {
-	for i+8 <= len(s) {
-		x := binary.LittleEndian.Uint64(s[i:])
-		q, b := x^(lowBits*'"'), x^(lowBits*'\\')
-		if ((q-lowBits)&^q|(b-lowBits)&^b|(x-lowBits*0x20)&^x|x)&highBits != 0 {
-			break // which one: the loop below finds it
-		}
+	for i+8 <= len(s) && !special(word(s, i)) {
 		i += 8
+	}
+	if n := len(s); i+8 > n && n >= 8 && !special(word(s, n-8)) {
+		return n
 	}
 	for i < len(s) && s[i] >= 0x20 && s[i] < utf8.RuneSelf && s[i] != '"' && s[i] != '\\' {
 		i++
 	}
 	return i
+}
+
+// special tells whether one of eight bytes is not plain.
+func special(x uint64) bool {
+	q, b := x^(lowBits*'"'), x^(lowBits*'\\')
+	return ((q-lowBits)&^q|(b-lowBits)&^b|(x-lowBits*0x20)&^x|x)&highBits != 0
 }
