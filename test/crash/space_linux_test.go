@@ -87,6 +87,13 @@ func noSpace(t *testing.T, s harness.Store) {
 	if !n.Running() {
 		t.Fatal("the broker ended because the file system is full")
 	}
+	if s.Name == "commitlog" {
+		startFull(t, n, dir, l, send)
+		if c, err = harness.Dial(n.Addr); err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
@@ -113,5 +120,29 @@ func noSpace(t *testing.T, s harness.Store) {
 	}
 	if !strings.Contains(n.Log(), "space") {
 		t.Error("the log does not say that space was missing")
+	}
+}
+
+// startFull fills the rest of the file system and starts the broker on it, after
+// a clean end and after a kill.
+func startFull(t *testing.T, n *harness.Node, dir string, l *ledger, send func() (int32, error)) {
+	rest, err := os.Create(filepath.Join(dir, "rest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := 1 << 20; size > 0; {
+		if _, err := rest.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+	if err := rest.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, stop := range []func(){n.Stop, n.Kill} {
+		stop()
+		n.Start()
+		if err := l.verify(n.Addr, true); err != nil {
+			t.Fatalf("reads after a start on a full file system: %v", err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -373,7 +374,17 @@ func (c *Catalog) stop(ctx context.Context) error {
 		return nil
 	}
 	c.flushOffsets(ctx, true)
-	return c.files.write(true)
+	err := c.files.write(true)
+	if errors.Is(err, vfs.ErrNoSpace) { // no reason to say that the end was not in order
+		c.behind(err)
+		return nil
+	}
+	return err
+}
+
+// behind says that the files are older than the tables.
+func (c *Catalog) behind(err error) {
+	c.k.Log.Warn("writing the catalog's files; the previous ones stay, the log has everything", "dir", c.dir, "error", err)
 }
 
 func (c *Catalog) isLoaded() bool {
@@ -401,7 +412,7 @@ func (c *Catalog) flushLoop() {
 			return
 		}
 		if err := c.files.write(false); err != nil {
-			c.k.Log.Warn("writing the catalog's files; the previous ones stay, the log has everything", "dir", c.dir, "error", err)
+			c.behind(err)
 		}
 	}
 }

@@ -44,6 +44,7 @@ type Queue struct {
 	appending atomic.Bool  // the turn is inside Replicator.Append
 	since     atomic.Int64 // when that began, Unix nanoseconds; 0: it is not
 	over      atomic.Bool  // nobody else answers any more
+	imageLost atomic.Int64 // when a lost catalog image was told, Unix seconds
 	turnC     chan struct{}
 	replyC    chan struct{}
 
@@ -422,9 +423,13 @@ func (q *Queue) image(b *Batch) {
 type imageReceiver struct{ q *Queue }
 
 // Answer implements Receiver: an image that was not stored is made again at the
-// next edge.
+// next edge, on a full disk with each batch. That is told once a second.
 func (i *imageReceiver) Answer(_ *Batch, _, _ int, o replication.Outcome, err error, scratch []byte) []byte {
-	if o == replication.NotStored || o == replication.Unknown {
+	if o != replication.NotStored && o != replication.Unknown {
+		return scratch
+	}
+	now, last := i.q.k.Clock.Now().Unix(), i.q.imageLost.Load()
+	if now != last && i.q.imageLost.CompareAndSwap(last, now) {
 		i.q.k.Log.Warn("the catalog image at the start of a segment was not stored", "outcome", o, "error", err)
 	}
 	return scratch

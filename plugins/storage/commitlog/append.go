@@ -17,6 +17,8 @@ type writer struct {
 	waiting []*storage.Batch
 	head    int // of waiting
 	touched chan *segment
+	// unmarked: there was no space to mark the store as open.
+	unmarked bool
 }
 
 // take empties the queue of unpublished batches.
@@ -53,7 +55,7 @@ func (s *Store) append(b *storage.Batch) error {
 
 // write puts the bytes of b into the log. With an error nothing of it is there.
 func (s *Store) write(b *storage.Batch) error {
-	if err := s.failure(); err != nil {
+	if err := s.changeable(); err != nil {
 		return err
 	}
 	w := &s.writer

@@ -127,6 +127,43 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestNoSpaceForKeys starts on a full disk without the key index: keys are found
+// in memory, and in the files when there is space.
+func TestNoSpaceForKeys(t *testing.T) {
+	r, f, d := faulty(t, func(c *Config) { c.MaxIndexNum = 40 })
+	for i := range 100 {
+		require.NoError(t, r.send(queueN(i%3), 200))
+	}
+	r.kill(d)
+	require.NoError(t, r.fs.RemoveAll(r.s.path.index))
+	full := func() {
+		f.Add(vfstest.Rule{Op: vfstest.OpReserve, Path: "*/index/*", Err: vfs.ErrNoSpace})
+		f.Add(vfstest.Rule{Op: vfstest.OpWrite, Path: "*/abort.tmp", Err: vfs.ErrNoSpace})
+	}
+	full()
+	for range 2 { // after a kill, and after a clean end
+		r.start()
+		r.verify()
+		require.ErrorIs(t, r.send(queueN(0), 10), storage.ErrFull)
+		require.NoError(t, r.s.flushDerived(true))
+		r.verify()
+		r.stop()
+	}
+	r.start()
+	f.Clear()
+	for i := range 50 {
+		require.NoError(t, r.send(queueN(i%3), 200))
+	}
+	require.NoError(t, r.s.flushDerived(true))
+	require.Empty(t, r.s.keys.pending)
+	require.Empty(t, r.s.keys.inflight)
+	r.verify()
+	require.Empty(t, r.failed)
+	r.kill(d)
+	r.start()
+	r.verify()
+}
+
 // TestNoMappings runs where files cannot be mapped.
 func TestNoMappings(t *testing.T) {
 	r, f, d := faulty(t, nil)

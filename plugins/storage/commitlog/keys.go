@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -171,7 +172,8 @@ func (k *keyIndex) add(keys []message.Key) error {
 	n := len(k.pending)
 	k.mu.Unlock()
 	if n > maxPendingKeys {
-		return k.drain()
+		_, err := k.drain()
+		return err
 	}
 	if n < wakeKeys {
 		return nil
@@ -191,64 +193,75 @@ func (k *keyIndex) run(ctx context.Context) {
 			return
 		case <-k.wake:
 		}
-		if err := k.drain(); err != nil {
+		if _, err := k.drain(); err != nil {
 			_ = k.s.fail(fmt.Errorf("write the key index: %w", err))
 			return
 		}
 	}
 }
 
-// drain writes everything that is pending when it is called.
-func (k *keyIndex) drain() error {
+// drain writes everything that is pending when it is called. Only after a start
+// on a full disk may there be no space for it; then left is true, and the keys
+// stay in memory.
+func (k *keyIndex) drain() (left bool, err error) {
 	k.filesMu.Lock()
 	defer k.filesMu.Unlock()
-	k.mu.Lock()
-	if len(k.inflight) == 0 {
-		k.inflight, k.pending = k.pending, k.inflight
+	for range 2 { // what a drain before left, and what came then
+		k.mu.Lock()
+		if len(k.inflight) == 0 {
+			k.inflight, k.pending = k.pending, k.inflight
+		}
+		k.mu.Unlock()
+		if len(k.inflight) == 0 {
+			return false, nil
+		}
+		n, err := k.write(k.inflight)
+		if left = errors.Is(err, vfs.ErrNoSpace); err != nil && !left {
+			return false, err
+		}
+		k.count()
+		k.mu.Lock()
+		k.promised -= n
+		k.inflight = k.inflight[:copy(k.inflight, k.inflight[n:])]
+		k.mu.Unlock()
+		if left {
+			return true, nil
+		}
 	}
-	k.mu.Unlock()
-	if len(k.inflight) == 0 {
-		return nil
-	}
-	if err := k.write(k.inflight); err != nil {
-		return err
-	}
-	k.count()
-	k.mu.Lock()
-	k.promised -= len(k.inflight)
-	k.inflight = k.inflight[:0]
-	k.mu.Unlock()
-	return nil
+	return false, nil
 }
 
-// write puts keys into the files. filesMu is held.
-func (k *keyIndex) write(keys []message.Key) error {
+// write puts keys into the files and returns how many. filesMu is held.
+func (k *keyIndex) write(keys []message.Key) (n int, err error) {
 	var f *indexfile.File
-	for i := range keys {
+	defer func() {
+		if f != nil {
+			err = errors.Join(err, f.PutHeader())
+		}
+	}()
+	for n = range keys {
 		if f == nil || f.Full() {
 			if f != nil {
 				if err := f.PutHeader(); err != nil {
-					return err
+					return n, err
 				}
 			}
-			var err error
-			if f, err = k.target(); err != nil {
-				return err
+			next, err := k.target()
+			if err != nil {
+				return n, err
 			}
+			f = next
 		}
 		if f.Room() == 0 { // recovery did not ask before
-			if err := f.Reserve(len(keys) - i); err != nil {
-				return err
+			if err := f.Reserve(len(keys) - n); err != nil {
+				return n, err
 			}
 		}
-		if err := f.Put(keys[i]); err != nil {
-			return err
+		if err := f.Put(keys[n]); err != nil {
+			return n, err
 		}
 	}
-	if f == nil {
-		return nil
-	}
-	return f.PutHeader()
+	return len(keys), nil
 }
 
 // target is the file for the next key.
@@ -259,8 +272,21 @@ func (k *keyIndex) target() (*indexfile.File, error) {
 	return k.create()
 }
 
-// restore indexes keys that recovery read from the log.
-func (k *keyIndex) restore(keys []message.Key) error { return k.write(keys) }
+// restore indexes keys that recovery read from the log. On a full disk they stay
+// in memory until there is space.
+func (k *keyIndex) restore(keys []message.Key) error {
+	if len(k.pending) == 0 {
+		n, err := k.write(keys)
+		if !errors.Is(err, vfs.ErrNoSpace) {
+			return err
+		}
+		k.s.p.Logger.Warn("the disk is full: keys that are missing in the key index stay in memory until there is space", "error", err)
+		keys = keys[n:]
+	}
+	k.pending = append(k.pending, keys...)
+	k.promised += len(keys)
+	return nil
+}
 
 // flush makes the keys of records below upTo durable, from time to time or when
 // forced.
@@ -270,7 +296,7 @@ func (k *keyIndex) flush(upTo, t int64, force bool) error {
 		return nil
 	}
 	k.lastFlush = now
-	if err := k.drain(); err != nil {
+	if left, err := k.drain(); err != nil || left { // what is durable goes no further
 		return err
 	}
 	// Readers may go on; writers wait, but they have memory to write to.
@@ -459,7 +485,8 @@ func (k *keyIndex) remove(f *indexfile.File) error {
 
 // cut forgets the keys of records at or above pos.
 func (k *keyIndex) cut(pos message.Position) error {
-	if err := k.drain(); err != nil {
+	left, err := k.drain()
+	if err != nil {
 		return err
 	}
 	if k.mark > int64(pos) { // what comes to stand there has no durable keys
@@ -470,6 +497,9 @@ func (k *keyIndex) cut(pos message.Position) error {
 	}
 	k.filesMu.Lock()
 	defer k.filesMu.Unlock()
+	if left {
+		k.forget(pos)
+	}
 	changed := false
 	for i := len(k.files) - 1; i >= 0; i-- {
 		f := k.files[i]
@@ -499,6 +529,16 @@ func (k *keyIndex) cut(pos message.Position) error {
 		}
 	}
 	return nil
+}
+
+// forget drops the keys in memory of records at or above pos. filesMu is held.
+func (k *keyIndex) forget(pos message.Position) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old := len(k.pending) + len(k.inflight)
+	above := func(x message.Key) bool { return x.At >= pos }
+	k.pending, k.inflight = slices.DeleteFunc(k.pending, above), slices.DeleteFunc(k.inflight, above)
+	k.promised -= old - len(k.pending) - len(k.inflight)
 }
 
 // expire removes files whose records are all gone, never the last one.

@@ -19,7 +19,7 @@ func (s *Store) Publish(ctx context.Context, upTo message.Position) error {
 	if int64(upTo) > s.marks.tail.Load() {
 		return fmt.Errorf("%w: publish up to %d, the log ends at %d", storage.ErrGap, upTo, s.marks.tail.Load())
 	}
-	if err := s.failure(); err != nil {
+	if err := s.changeable(); err != nil {
 		return err
 	}
 	w := &s.writer

@@ -78,6 +78,10 @@ func (q *queue) prepare(addr int64) error {
 	}
 	if !q.ix.byWrite.Load() {
 		err = h.Reserve(from, n)
+		if errors.Is(err, vfs.ErrNoSpace) { // perhaps there is enough for the unit, or it is reserved already
+			n = min((addr-base-from+unitSize+diskPage-1)/diskPage*diskPage, size-from)
+			err = h.Reserve(from, n)
+		}
 		if errors.Is(err, vfs.ErrReserveUnsupported) {
 			q.ix.byWrite.Store(true)
 			q.ix.cache.holdFiles()

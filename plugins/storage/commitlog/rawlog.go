@@ -154,7 +154,7 @@ func (s *Store) Truncate(ctx context.Context, at message.Position) error {
 		return storage.ErrNotRunning
 	}
 	defer s.gate.leave()
-	if err := s.failure(); err != nil {
+	if err := s.changeable(); err != nil {
 		return err
 	}
 	first, tail, published := s.marks.first.Load(), s.marks.tail.Load(), s.marks.published.Load()
@@ -315,7 +315,7 @@ func (s *Store) Reset(ctx context.Context, first message.Position, ends []messag
 		return storage.ErrNotRunning
 	}
 	defer s.gate.leave()
-	if err := s.failure(); err != nil {
+	if err := s.changeable(); err != nil {
 		return err
 	}
 	if first < 0 || int64(first)%s.p.Segment != 0 {

@@ -92,8 +92,13 @@ func (s *Store) recover(ctx context.Context) error {
 	if s.cp, r.fields, err = openCheckpoint(s.fs, s.path.checkpoint); err != nil {
 		return err
 	}
-	if err := vfs.WriteFileAtomic(s.fs, s.path.abort, []byte(strconv.Itoa(os.Getpid()))); err != nil {
+	switch err := s.writeAbort(); {
+	case err == nil:
+	case !errors.Is(err, vfs.ErrNoSpace):
 		return err
+	case r.clean:
+		s.writer.unmarked = true
+		s.p.Logger.Warn("the disk is full: the store serves reads, and takes no writes until there is space", "file", s.path.abort)
 	}
 	if err := s.dropped.load(s.fs, s.path.droppedFile); err != nil {
 		return err
@@ -227,6 +232,26 @@ func extendFile(fsys vfs.FS, path string, size int64) error {
 		return err
 	}
 	return errors.Join(f.Truncate(size), f.Sync(), f.Close())
+}
+
+// writeAbort leaves the mark that the store is open: whoever finds it knows that
+// the end was not clean.
+func (s *Store) writeAbort() error {
+	return vfs.WriteFileAtomic(s.fs, s.path.abort, []byte(strconv.Itoa(os.Getpid())))
+}
+
+// changeable returns nil when the files may be changed: the store has not failed,
+// and a crash would be noticed at the next start. The caller has the turn of the
+// log.
+func (s *Store) changeable() error {
+	if err := s.failure(); err != nil || !s.writer.unmarked {
+		return err
+	}
+	if err := s.writeAbort(); err != nil {
+		return s.refused("mark the store as open", err)
+	}
+	s.writer.unmarked = false
+	return nil
 }
 
 // finishCut repeats a truncation that a crash interrupted.

@@ -209,7 +209,7 @@ func (s *Store) Drop(_ context.Context, list []message.Queue) error {
 		return storage.ErrNotRunning
 	}
 	defer s.gate.leave()
-	if err := s.failure(); err != nil {
+	if err := s.changeable(); err != nil {
 		return err
 	}
 	published := message.Position(s.marks.published.Load())

@@ -66,9 +66,14 @@ func (c *ticking) Now() time.Time {
 
 func newRig(t *testing.T, fsys vfs.FS, mode storage.PublishMode, change func(*Config)) *rig {
 	t.Helper()
+	return newRigIn(t, fsys, rigDir, mode, change)
+}
+
+func newRigIn(t *testing.T, fsys vfs.FS, dir string, mode storage.PublishMode, change func(*Config)) *rig {
+	t.Helper()
 	rules := message.IndexRules{DelayLevels: message.DefaultDelayLevels()}
-	r := &rig{t: t, fs: fsys, dir: rigDir, change: change, w: storagetest.NewWriter(rules)}
-	r.params = storage.Params{Settings: plugin.Settings{Dir: rigDir}, Segment: rigSegment, Publish: mode, Index: rules}
+	r := &rig{t: t, fs: fsys, dir: dir, change: change, w: storagetest.NewWriter(rules)}
+	r.params = storage.Params{Settings: plugin.Settings{Dir: dir}, Segment: rigSegment, Publish: mode, Index: rules}
 	r.params.Events.Failed = func(err error) { r.failed = append(r.failed, err) }
 	r.start()
 	return r

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -133,6 +134,9 @@ func (s *Store) Start(ctx context.Context) (err error) {
 		return err
 	}
 	if err = s.recover(ctx); err != nil {
+		if errors.Is(err, vfs.ErrNoSpace) {
+			err = fmt.Errorf("the disk is full, and what is missing in the indexes after the last end has to be written first; make some space: %w", err)
+		}
 		return err
 	}
 	s.syncTurn <- struct{}{}
@@ -170,7 +174,9 @@ func (s *Store) Shutdown(ctx context.Context) error {
 		clean = err == nil
 	}
 	if clean {
-		err = s.fs.Remove(s.path.abort)
+		if err = s.fs.Remove(s.path.abort); s.writer.unmarked && errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
 		err = errors.Join(err, s.fs.SyncDir(s.path.root))
 	}
 	return errors.Join(err, s.release())

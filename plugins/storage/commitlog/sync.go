@@ -92,7 +92,7 @@ func (s *Store) flushAll() error {
 		return err
 	}
 	if s.keys != nil {
-		if err := s.keys.drain(); err != nil {
+		if _, err := s.keys.drain(); err != nil {
 			return err
 		}
 	}

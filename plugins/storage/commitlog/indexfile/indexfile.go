@@ -195,7 +195,12 @@ func (x *File) Reserve(n int) error {
 	size := max(x.z.entry(want)-from, reserveStep)
 	size = min(size, x.z.FileSize()-from)
 	if x.mem != nil {
-		if err := x.f.Reserve(from, size); err != nil {
+		err := x.f.Reserve(from, size)
+		if need := x.z.entry(want) - from; errors.Is(err, vfs.ErrNoSpace) && need < size { // perhaps there is enough for these
+			size = need
+			err = x.f.Reserve(from, size)
+		}
+		if err != nil {
 			return err
 		}
 	}
