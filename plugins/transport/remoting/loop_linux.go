@@ -27,7 +27,7 @@ const (
 	// stall is how long a session may keep the loop before another goroutine
 	// takes it over. It is seen after once to twice that time.
 	stall = 5 * time.Millisecond
-	// strainRounds is for how many rounds after such a takeover each peer gets a
+	// strainRounds is for how many rounds after two such takeovers each peer gets a
 	// goroutine of its own.
 	strainRounds = 64
 )
@@ -38,8 +38,8 @@ const (
 //
 // Whoever runs the loop has its role. A session may block on the log: then a
 // watchdog takes the role away and gives it to a new goroutine; the old one
-// finishes the peer it was with and ends. While that happens (strain) each peer
-// is read by a goroutine of its own.
+// finishes the peer it was with and ends. When it happens again soon (strain)
+// each peer is read by a goroutine of its own.
 type loop struct {
 	ep   int
 	file *os.File
@@ -59,7 +59,8 @@ type loop struct {
 
 	// The rest belongs to the role.
 	steps  int64
-	strain int
+	strain int // rounds that are left of it
+	rounds int // since the last takeover
 	events [roundEvents]unix.EpollEvent
 	ready  int                 // of events
 	queue  []*peer             // this round's
@@ -100,7 +101,7 @@ func newLoop() (*loop, error) {
 		_ = unix.Close(ep)
 		return nil, fmt.Errorf("make an epoll descriptor: %w", err)
 	}
-	l := &loop{ep: ep, file: os.NewFile(uintptr(ep), "epoll")}
+	l := &loop{ep: ep, file: os.NewFile(uintptr(ep), "epoll"), rounds: strainRounds}
 	if l.rc, err = l.file.SyscallConn(); err != nil {
 		_ = l.file.Close()
 		return nil, fmt.Errorf("make an epoll descriptor: %w", err)
@@ -178,6 +179,7 @@ func (l *loop) round() bool {
 	}
 	l.active.Store(true)
 	l.watch.Reset(stall)
+	l.rounds++
 	strained := l.strain > 0
 	if strained {
 		l.strain--
@@ -248,7 +250,12 @@ func (l *loop) settleLater(h transport.Handler) {
 func (l *loop) check() {
 	n := l.busy.Load()
 	if n != 0 && n == l.seen.Load() && l.end(n) {
-		l.strain = strainRounds
+		// Once may be a busy machine, on which this process did not run; twice is a
+		// log that blocks.
+		if l.rounds < strainRounds {
+			l.strain = strainRounds
+		}
+		l.rounds = 0
 		l.wg.Add(1)
 		go l.run()
 		return
