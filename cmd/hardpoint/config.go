@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hardpointmq/hardpoint/core/broker"
 	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/nameserver"
+	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
 )
 
@@ -81,7 +84,13 @@ func (p *program) configCheck() *cobra.Command {
 				for _, w := range l.Warnings {
 					v.Warnings = append(v.Warnings, finding{w.Key, "", w.Source.String(), w.String()})
 				}
-				v.Errors = append(v.Errors, checkPlugins(c.Context(), l)...)
+				plugins, err := standard.Plugins()
+				if err != nil {
+					return err
+				}
+				for _, err := range checkPlugins(c.Context(), l, plugins) {
+					v.Errors = append(v.Errors, findingOf(err))
+				}
 			}
 			v.OK = len(v.Errors) == 0
 			return p.printVerdict(v, out.json())
@@ -116,42 +125,32 @@ func (p *program) printVerdict(v verdict, asJSON bool) error {
 	return nil
 }
 
-// checkPlugins lets the chosen plugins judge their own part.
-func checkPlugins(ctx context.Context, l *config.Loaded) []finding {
-	if l.Mode&config.Broker == 0 {
-		return nil
+// checkPlugins lets the plugins of a configuration judge their own part: every
+// fault, for `config check` and for a start, with the same texts.
+func checkPlugins(ctx context.Context, l *config.Loaded, plugins *wiring.Plugins) []error {
+	var all []error
+	if l.Mode&config.Namesrv != 0 {
+		all = append(all, nameserver.CheckPlugins(ctx, &l.Config, plugins))
 	}
-	plugins, err := standard.Plugins()
-	if err != nil {
-		return []finding{{Text: err.Error()}}
+	if l.Mode&config.Broker != 0 {
+		all = append(all, broker.CheckPlugins(ctx, &l.Config, plugins)...)
 	}
-	var found []finding
-	cfg := &l.Config
-	note := func(kind, name string, err error) {
-		if err != nil {
-			key := faultyKey(l, kind, name, err)
-			src := l.Origin(key)
-			found = append(found, finding{Key: key, Source: src.String(), Text: fmt.Sprintf("%v: %v", src, err)})
+	var faults []error
+	for _, err := range all {
+		if err != nil && !slices.ContainsFunc(faults, func(f error) bool { return f.Error() == err.Error() }) {
+			faults = append(faults, err) // name server and broker speak the same transport
 		}
 	}
-	note("storage", cfg.Store.Storage, describe(ctx, plugins.Storage, cfg, "storage", cfg.Store.Storage))
-	note("replication", cfg.Broker.Replication, describe(ctx, plugins.Replication, cfg, "replication", cfg.Broker.Replication))
-	note("transport", "remoting", describe(ctx, plugins.Transport, cfg, "transport", "remoting"))
-	return found
+	return faults
 }
 
-// faultyKey is the key whose value a plugin complains about: plugins do not know
-// files and lines, but their errors name the field. Without one it is the key
-// that chose the plugin.
-func faultyKey(l *config.Loaded, kind, name string, err error) string {
-	key := kind
-	for field := range l.Config.Plugins[kind][name] {
-		full := strings.Join([]string{"plugins", kind, name, field}, ".")
-		if strings.Contains(err.Error(), field) && (key == kind || len(full) > len(key)) {
-			key = full // the longest: names contain each other
-		}
+func findingOf(err error) finding {
+	f := finding{Text: err.Error()}
+	var of *config.PluginError
+	if errors.As(err, &of) {
+		f.Key, f.Source = of.Key, of.Source.String()
 	}
-	return key
+	return f
 }
 
 func (p *program) configExplain() *cobra.Command {

@@ -169,7 +169,7 @@ func nameServerOf(n *node) fx.Option {
 
 func brokerOf(n *node) fx.Option {
 	return fx.Options(
-		fx.Supply(&n.Config, n.Loaded, broker.OnChange(func(c config.Change) {
+		fx.Supply(n.Loaded, broker.OnChange(func(c config.Change) {
 			if c.Key == "logLevel" {
 				setLevel(&n.level, c.New)
 			}

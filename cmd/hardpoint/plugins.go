@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -44,21 +45,15 @@ func outOfProcess(n *node) fx.Option {
 	})
 }
 
-const kindStorage = "storage"
-
-// describe asks a plugin what it says to its part of the configuration.
-func describe[P, T any](ctx context.Context, r *wiring.Registry[P, T], cfg *config.Config, kind, name string) error {
-	f, err := r.Lookup(name)
-	if err != nil {
-		return err
-	}
-	raw, err := cfg.PluginRaw(kind, name)
-	if err != nil {
-		return err
-	}
-	_, err = f.Describe(ctx, raw)
-	return err
+// pluginsChecked ends a start before anything opens, with everything that the
+// plugins find wrong with their configuration.
+func pluginsChecked(n *node) fx.Option {
+	return fx.Module("plugins_checked", fx.Invoke(func(p *wiring.Plugins) error {
+		return errors.Join(checkPlugins(context.Background(), n.Loaded, p)...)
+	}))
 }
+
+const kindStorage = "storage"
 
 func (p *program) pluginCommand() *cobra.Command {
 	c := &cobra.Command{Use: "plugin", Short: "The plugins of this program"}

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -100,7 +99,7 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 		p.FS = vfs.OS{}
 	}
 	if p.Transport == "" {
-		p.Transport = "remoting"
+		p.Transport = defaultTransport
 	}
 	b := &Broker{p: p}
 	cfg := p.Config
@@ -108,68 +107,38 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	b.k = k
 	k.Sequencer = storage.NewSequencer(p.Clock)
 
-	repFactory, err := p.Plugins.Replication.Lookup(cfg.Broker.Replication)
-	if err != nil {
-		return nil, err
+	parts, faults := choose(ctx, cfg, p.Plugins, p.Transport)
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
 	}
-	repRaw, err := replicationRaw(cfg)
-	if err != nil {
-		return nil, err
-	}
-	repSays, err := repFactory.Describe(ctx, repRaw)
-	if err != nil {
-		return nil, err
-	}
-	storeFactory, err := p.Plugins.Storage.Lookup(cfg.Store.Storage)
-	if err != nil {
-		return nil, err
-	}
-	storeRaw, err := cfg.PluginRaw("storage", cfg.Store.Storage)
-	if err != nil {
-		return nil, err
-	}
-	storeSays, err := storeFactory.Describe(ctx, storeRaw)
-	if err != nil {
-		return nil, err
-	}
-	if err := fits(repSays, storeSays); err != nil {
-		return nil, err
-	}
+	var err error
 	mode := storage.Immediate
-	if repSays.Publish == storage.Explicit.String() {
+	if parts.rep.says.Publish == storage.Explicit.String() {
 		mode = storage.Explicit
 	}
 	// In process or not, a store is measured the same way.
-	b.store, err = storagemw.Wrap(storeFactory, storagemw.Metrics).Build(ctx, storage.Params{
+	b.store, err = storagemw.Wrap(parts.store.factory, storagemw.Metrics).Build(ctx, storage.Params{
 		Settings: b.settings("storage", cfg.Store.Storage, cfg.Store.RootDir),
 		Segment:  cfg.Store.SegmentSize,
 		Publish:  mode,
 		Index:    k.Config().Index,
 		Events:   k.Hooks.Events(b.storeFailed),
-	}, storeRaw)
+	}, parts.store.raw)
 	if err != nil {
 		return nil, err
 	}
 	k.Store = b.store
-	b.rep, err = repFactory.Build(ctx, replication.Params{
+	b.rep, err = parts.rep.factory.Build(ctx, replication.Params{
 		Settings:  b.settings("replication", cfg.Broker.Replication, filepath.Join(cfg.Node.Data, "replication")),
 		Store:     b.store,
 		Sequencer: k.Sequencer,
 		OnRole:    k.TakeOffice,
-	}, repRaw)
+	}, parts.rep.raw)
 	if err != nil {
 		return nil, err
 	}
 	k.Replicator = b.rep
-	transFactory, err := p.Plugins.Transport.Lookup(p.Transport)
-	if err != nil {
-		return nil, err
-	}
-	transRaw, err := cfg.PluginRaw("transport", p.Transport)
-	if err != nil {
-		return nil, err
-	}
-	b.trans, err = transFactory.Build(ctx, transport.Params{Settings: b.settings("transport", p.Transport, "")}, transRaw)
+	b.trans, err = parts.trans.factory.Build(ctx, transport.Params{Settings: b.settings("transport", p.Transport, "")}, parts.trans.raw)
 	if err != nil {
 		return nil, err
 	}
@@ -199,35 +168,6 @@ func (b *Broker) settings(kind, name, dir string) plugin.Settings {
 	return plugin.Settings{
 		Name: name, Logger: b.p.Logger.With(kind, name), Meter: b.p.Meter, Clock: b.p.Clock, Dir: dir,
 	}
-}
-
-// fits refuses, by name, a replicator that needs what the store does not offer.
-func fits(rep, store plugin.Description) error {
-	for _, need := range rep.Needs {
-		const prefix = "storage."
-		if len(need) > len(prefix) && need[:len(prefix)] == prefix && !store.Has(need[len(prefix):]) {
-			return fmt.Errorf("replication %s needs the storage facet %s, store %s offers %v; choose another store or another flushDiskType", rep.Name, need[len(prefix):], store.Name, store.Facets)
-		}
-	}
-	return nil
-}
-
-// replicationRaw is the replicator's configuration: the flush keys that
-// RocketMQ has at the top level, then plugins.replication.NAME.
-func replicationRaw(cfg *config.Config) (plugin.Raw, error) {
-	m := map[string]any{
-		"flushDiskType":          cfg.Store.FlushDiskType,
-		"flushIntervalCommitLog": cfg.Store.FlushInterval.Milliseconds(),
-		"syncFlushTimeout":       cfg.Store.SyncFlushTimeout.Milliseconds(),
-	}
-	for k, v := range cfg.Plugins["replication"][cfg.Broker.Replication] {
-		m[k] = v
-	}
-	raw, err := json.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("configuration of replication %s: %w", cfg.Broker.Replication, err)
-	}
-	return raw, nil
 }
 
 func (b *Broker) storeFailed(err error) {

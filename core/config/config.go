@@ -28,7 +28,8 @@ type Config struct {
 	// process of its own.
 	Processes map[string]bool
 
-	raw map[string]map[string]any // by KIND.NAME: top-level keys of the chosen plugins that were set
+	raw    map[string]map[string]any // by KIND.NAME: top-level keys of the chosen plugins that were set
+	origin map[string]Source         // by key; absent: default
 }
 
 // Node is what concerns the process itself.

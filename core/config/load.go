@@ -42,16 +42,15 @@ type Loaded struct {
 	Mode     Mode
 	File     string // the file that was read; empty: none
 
-	k      *koanf.Koanf
-	origin map[string]Source // by key; absent: default
+	k *koanf.Koanf
 }
 
 // Origin tells where the value of a key came from, by name or alias.
 func (l *Loaded) Origin(key string) Source {
 	if k, ok := keyTable().lookup(key); ok {
-		return l.origin[k.Name]
+		key = k.Name
 	}
-	return l.origin[key]
+	return l.Config.origin[key]
 }
 
 // Load reads all layers and checks them. The error is [*Errors] with every
@@ -430,7 +429,8 @@ func (l *loader) finish() *Loaded {
 	c.Store.Process = c.Store.Process || c.Processes["storage."+c.Store.Storage]
 	c.raw = l.pluginKeys(&c)
 	l.check(&c)
-	return &Loaded{Config: c, Warnings: l.warnings, Mode: l.mode, k: l.k, origin: maps.Clone(l.origin)}
+	c.origin = maps.Clone(l.origin)
+	return &Loaded{Config: c, Warnings: l.warnings, Mode: l.mode, k: l.k}
 }
 
 // pluginKeys gathers the top-level keys that belong to the chosen plugins and

@@ -167,3 +167,45 @@ func (l *loader) plugins() (map[string]map[string]map[string]any, map[string]boo
 	}
 	return trees, processes
 }
+
+// PluginError is a plugin's refusal of its part of the configuration, with the
+// place where the fault was written.
+type PluginError struct {
+	// Key is what the plugin complains about, or the key that chose the plugin.
+	Key    string
+	Source Source
+	Err    error
+}
+
+// Error is the place and the plugin's own text.
+func (e *PluginError) Error() string { return fmt.Sprintf("%v: %v", e.Source, e.Err) }
+
+// Unwrap gives the plugin's error.
+func (e *PluginError) Unwrap() error { return e.Err }
+
+// PluginError says where the fault was written that a plugin found in its part of
+// the configuration: plugins do not know files and lines, but their errors name
+// the field. A configuration that was not loaded knows no places; there, err is
+// returned as it is.
+func (c *Config) PluginError(kind, name string, err error) error {
+	if err == nil || c.origin == nil {
+		return err
+	}
+	key, longest := kind, 0 // names contain each other
+	look := func(field, full string) {
+		if len(field) > longest && regexp.MustCompile(`\b`+regexp.QuoteMeta(field)+`\b`).MatchString(err.Error()) {
+			key, longest = full, len(field)
+		}
+	}
+	for field := range c.raw[kind+"."+name] {
+		look(field, field)
+	}
+	for field := range c.Plugins[kind][name] {
+		look(field, strings.Join([]string{"plugins", kind, name, field}, "."))
+	}
+	src := c.origin[key]
+	if k, ok := keyTable().lookup(key); ok {
+		src = c.origin[k.Name]
+	}
+	return &PluginError{Key: key, Source: src, Err: err}
+}

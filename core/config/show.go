@@ -27,17 +27,17 @@ var secretField = regexp.MustCompile(`(?i)(password|secret|token|credential|priv
 func (l *Loaded) Show() []Row {
 	var rows []Row
 	for _, k := range keyTable().keys {
-		src, set := l.origin[k.Name]
+		src, set := l.Config.origin[k.Name]
 		if !set && (k.Status != Honoured || k.Applies&l.Mode == 0 || k.Sets != "") {
 			continue
 		}
 		rows = append(rows, Row{k.Name, k.shown(l.k.Get(k.path())), !set, src})
 	}
-	for _, name := range slices.Sorted(maps.Keys(l.origin)) {
+	for _, name := range slices.Sorted(maps.Keys(l.Config.origin)) {
 		if !isPluginKey(name) {
 			continue
 		}
-		rows = append(rows, Row{name, fmt.Sprint(hide(name, l.pluginValue(name))), false, l.origin[name]})
+		rows = append(rows, Row{name, fmt.Sprint(hide(name, l.pluginValue(name))), false, l.Config.origin[name]})
 	}
 	return rows
 }
@@ -89,7 +89,7 @@ type Change struct{ Key, Old, New string }
 // nothing: the new configuration and what changed, or [*Errors]. A key that is
 // not reloadable may be named with the value it has. The receiver stays as it is.
 func (l *Loaded) Update(text []byte) (*Loaded, []Change, error) {
-	n := &loader{table: keyTable(), mode: l.Mode, k: l.k.Copy(), origin: maps.Clone(l.origin)}
+	n := &loader{table: keyTable(), mode: l.Mode, k: l.k.Copy(), origin: maps.Clone(l.Config.origin)}
 	entries, errs := readEntries(FormatProperties, text, Source{Kind: FromRequest})
 	n.errs = errs
 	flat := n.accept(entries)
@@ -108,7 +108,7 @@ func (l *Loaded) Update(text []byte) (*Loaded, []Change, error) {
 		switch {
 		case reflect.DeepEqual(old, v):
 			delete(flat, k.path())
-			n.restore(k.Name, l.origin)
+			n.restore(k.Name, l.Config.origin)
 		case !k.Reloadable:
 			n.fail(&Error{Kind: ErrNotReloadable, Key: k.Name, Value: k.shown(v), Source: src,
 				Reason: "it is " + k.shown(old) + "; change the configuration and restart"})

@@ -1,11 +1,29 @@
 package nameserver
 
 import (
+	"context"
 	"path/filepath"
 
 	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/core/wiring"
 )
+
+// CheckPlugins asks the transport that a name server with this configuration
+// would use what it says to it, without opening anything, as a start does.
+func CheckPlugins(ctx context.Context, c *config.Config, p *wiring.Plugins) error {
+	const kind = "transport"
+	n := NewDefaultConfig()
+	f, err := p.Transport.Lookup(n.Transport)
+	if err == nil {
+		var raw plugin.Raw
+		if raw, err = c.PluginRaw(kind, n.Transport); err == nil {
+			_, err = f.Describe(ctx, raw)
+		}
+	}
+	return c.PluginError(kind, n.Transport, err)
+}
 
 // FromConfig picks what a name server needs of a process's configuration. lim
 // bounds what its peers cost.

@@ -6,22 +6,39 @@ import (
 
 	"go.uber.org/fx"
 
+	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 )
 
 // Module runs a name server. It needs a [Config] (fx.Supply) and the chosen
-// transport among the plugins, and provides the *[Server]. Put it before a
-// broker that registers with it: components start in this order.
+// transport among the plugins, and provides the *[Server]. With a *config.Config
+// it says where a fault in the transport's configuration was written. Put it
+// before a broker that registers with it: components start in this order.
 var Module = fx.Module("nameserver",
 	fx.Provide(wire),
 	fx.Invoke(func(s *Server, life *wiring.Lifecycle) { life.Add("name server", s, 1) }),
 )
 
-func wire(cfg Config, o wiring.Options, p *wiring.Plugins) (*Server, error) {
-	f, err := p.Transport.Lookup(cfg.Transport)
+type inFx struct {
+	fx.In
+	Config  Config
+	Options wiring.Options
+	Plugins *wiring.Plugins
+	Process *config.Config `optional:"true"`
+}
+
+func wire(in inFx) (*Server, error) {
+	ctx := context.Background()
+	if in.Process != nil {
+		if err := CheckPlugins(ctx, in.Process, in.Plugins); err != nil {
+			return nil, err
+		}
+	}
+	f, err := in.Plugins.Transport.Lookup(in.Config.Transport)
 	if err != nil {
 		return nil, fmt.Errorf("name server: %w", err)
 	}
-	return New(context.Background(), plugin.Settings{Logger: o.Logger, Meter: o.Meter, Clock: o.Clock}, cfg, f)
+	o := in.Options
+	return New(ctx, plugin.Settings{Logger: o.Logger, Meter: o.Meter, Clock: o.Clock}, in.Config, f)
 }

@@ -189,6 +189,9 @@ func explain(err error, cfg any) error {
 	for _, f := range fieldsOf(reflect.TypeOf(cfg)) {
 		names = append(names, f.name)
 	}
+	if len(names) == 0 {
+		return fmt.Errorf("%w; this plugin has none", err)
+	}
 	return fmt.Errorf("%w; known fields are %s", err, strings.Join(names, ", "))
 }
 

@@ -1,0 +1,96 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/replication"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/core/wiring"
+)
+
+const defaultTransport = "remoting"
+
+// CheckPlugins asks the plugins that a broker with this configuration would use
+// what they say to it, without opening anything, and returns every fault, as a
+// start does. Plugins that run as a process of their own are launched for it.
+func CheckPlugins(ctx context.Context, cfg *config.Config, p *wiring.Plugins) []error {
+	_, faults := choose(ctx, cfg, p, defaultTransport)
+	return faults
+}
+
+// part is a chosen plugin, its configuration, and what it says of itself.
+type part[P, T any] struct {
+	factory plugin.Factory[P, T]
+	raw     plugin.Raw
+	says    plugin.Description
+}
+
+type chosen struct {
+	store part[storage.Params, storage.Store]
+	rep   part[replication.Params, replication.Replicator]
+	trans part[transport.Params, transport.Transport]
+}
+
+func choose(ctx context.Context, cfg *config.Config, p *wiring.Plugins, trans string) (c chosen, faults []error) {
+	note := func(err error) {
+		if err != nil {
+			faults = append(faults, err)
+		}
+	}
+	var err error
+	c.store, err = chooseOne(ctx, cfg, p.Storage, "storage", cfg.Store.Storage, cfg.PluginRaw)
+	note(err)
+	c.rep, err = chooseOne(ctx, cfg, p.Replication, "replication", cfg.Broker.Replication, func(string, string) (plugin.Raw, error) { return replicationRaw(cfg) })
+	note(err)
+	if len(faults) == 0 {
+		note(fits(c.rep.says, c.store.says))
+	}
+	c.trans, err = chooseOne(ctx, cfg, p.Transport, "transport", trans, cfg.PluginRaw)
+	note(err)
+	return c, faults
+}
+
+func chooseOne[P, T any](ctx context.Context, cfg *config.Config, r *wiring.Registry[P, T], kind, name string,
+	raw func(kind, name string) (plugin.Raw, error),
+) (c part[P, T], err error) {
+	if c.factory, err = r.Lookup(name); err == nil {
+		if c.raw, err = raw(kind, name); err == nil {
+			c.says, err = c.factory.Describe(ctx, c.raw)
+		}
+	}
+	return c, cfg.PluginError(kind, name, err)
+}
+
+// fits refuses, by name, a replicator that needs what the store does not offer.
+func fits(rep, store plugin.Description) error {
+	for _, need := range rep.Needs {
+		const prefix = "storage."
+		if len(need) > len(prefix) && need[:len(prefix)] == prefix && !store.Has(need[len(prefix):]) {
+			return fmt.Errorf("replication %s needs the storage facet %s, store %s offers %v; choose another store or another flushDiskType", rep.Name, need[len(prefix):], store.Name, store.Facets)
+		}
+	}
+	return nil
+}
+
+// replicationRaw is the replicator's configuration: the flush keys that
+// RocketMQ has at the top level, then plugins.replication.NAME.
+func replicationRaw(cfg *config.Config) (plugin.Raw, error) {
+	m := map[string]any{
+		"flushDiskType":          cfg.Store.FlushDiskType,
+		"flushIntervalCommitLog": cfg.Store.FlushInterval.Milliseconds(),
+		"syncFlushTimeout":       cfg.Store.SyncFlushTimeout.Milliseconds(),
+	}
+	for k, v := range cfg.Plugins["replication"][cfg.Broker.Replication] {
+		m[k] = v
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of replication %s: %w", cfg.Broker.Replication, err)
+	}
+	return raw, nil
+}
