@@ -3,6 +3,7 @@ package commitlog
 import (
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -55,6 +56,7 @@ type queue struct {
 	known    atomic.Bool   // was written once
 	dirty    atomic.Bool   // is on the list to be flushed
 	newNames atomic.Bool   // its directory has names that are not durable
+	holey    atomic.Bool   // a hole was told
 	held     int32         // the writer's: its place in queueIndex.held, from 1
 
 	// The writer's: the file under way, and the byte addresses whose space is
@@ -71,6 +73,7 @@ type queue struct {
 // queueIndex holds the ConsumeQueues.
 type queueIndex struct {
 	fs       vfs.FS
+	log      *slog.Logger
 	dir      string
 	fileSize int64
 	// byWrite is set where space cannot be reserved: then a mapped write could
@@ -97,8 +100,8 @@ type heldQueue struct {
 	end int64
 }
 
-func newQueueIndex(fsys vfs.FS, dir string, fileSize int64, maxOpen int) *queueIndex {
-	ix := &queueIndex{fs: fsys, dir: dir, fileSize: fileSize, byKey: map[message.Queue]*queue{}}
+func newQueueIndex(fsys vfs.FS, log *slog.Logger, dir string, fileSize int64, maxOpen int) *queueIndex {
+	ix := &queueIndex{fs: fsys, log: log, dir: dir, fileSize: fileSize, byKey: map[message.Queue]*queue{}}
 	ix.cache.max.Store(int64(maxOpen))
 	return ix
 }

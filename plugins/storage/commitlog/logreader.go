@@ -3,6 +3,7 @@ package commitlog
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -213,6 +214,39 @@ func (r *logReader) findGood(from message.Position, accept func(*message.View) b
 	}
 	return 0, false, lastUsed, open, nil
 }
+
+// each calls do for the good records in [from, to), and passes over what is none.
+func (r *logReader) each(from, to message.Position, do func(*message.View) error) error {
+	var v message.View
+	for pos := from; pos < to; {
+		seg := r.list.at(pos)
+		if seg == nil {
+			return nil
+		}
+		err := r.good(pos, &v, false)
+		switch {
+		case err == nil:
+			if err := do(&v); err != nil {
+				return err
+			}
+			pos += message.Position(v.Size)
+		case errors.Is(err, message.ErrBlank):
+			pos = message.Position(seg.base + seg.size)
+		case isRecordFault(err):
+			next, more, _, _, err := r.findGood(pos+1, func(*message.View) bool { return true })
+			if err != nil || !more {
+				return err
+			}
+			pos = next
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// trimZeros cuts zeros off the end of b.
+func trimZeros(b []byte) []byte { return bytes.TrimRight(b, "\x00") }
 
 // parentOf is the directory above.
 func parentOf(dir string) string { return filepath.Dir(dir) }

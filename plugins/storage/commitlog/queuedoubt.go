@@ -1,40 +1,132 @@
 package commitlog
 
-import "github.com/hardpointmq/hardpoint/core/message"
+import (
+	"path/filepath"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+)
 
 // What the queues say is derived from the log. Where both disagree at start the
 // queues are made again: a record is never given up because of a queue.
 
-// distrust finds where the queues end, behind the last record that has a unit,
-// and empties those whose last unit names bytes that this log cannot have, as
-// after a crash of the file system or a restored backup.
-func (s *Store) distrust(r *recovery) error {
-	last := r.list.last()
-	first, end := message.Position(r.list[0].base), message.Position(last.base+last.size)
-	for _, q := range s.queues.all() {
-		if len(q.files) == 0 {
+// badUnits is a run of units that cannot be right.
+type badUnits struct {
+	from, to int64 // offsets
+	// keep is up to which offset there were units, as far as can be told.
+	keep int64
+	// Their records lie in [lo, hi); hi is −1 where no good unit follows.
+	lo, hi message.Position
+	why    string
+}
+
+// unreadable stands for what a file occupies that is missing or has another size.
+const unreadable = -2
+
+// doubt looks whether the first and the last unit of each file can be: they lie
+// in the log and in its order. last is the last file with units, holes are what
+// is missing in it, and odd tells of bytes in it that cannot be.
+func (q *queue) doubt(r *unitReader, l loading, onDisk []int64, last int, holes []badUnits, odd bool) error {
+	o, per := q.load, q.ix.fileSize/unitSize
+	can := func(u unit) bool {
+		return u.blank() && u.size > 0 || u.size >= message.MinRecordSize && u.at >= 0 && u.at+message.Position(u.size) <= l.end
+	}
+	var end message.Position // of the record of the last good unit
+	open := 0                // from here on bad has no hi
+	for i, f := range q.files {
+		from := f.base / unitSize
+		if onDisk[i] == unreadable {
+			o.bad = append(o.bad, badUnits{from: from, to: from + per, keep: from, lo: max(end, l.first), hi: -1, why: "the file is missing or has another size"})
 			continue
 		}
-		u := q.load.last
-		if u.blank() {
+		if i > last {
 			continue
 		}
-		if to := u.at + message.Position(u.size); u.at >= 0 && to <= end {
-			r.units = max(r.units, to)
-			continue
+		to := from + per
+		if i == last {
+			to = o.end
 		}
-		s.p.Logger.Warn("a ConsumeQueue points outside the log; it is made again from the log", "topic", q.key.Topic, "queue", q.key.ID,
-			"position", u.at, "bytes", u.size, "log_from", first, "log_to", end)
-		n := len(q.files)
-		lowest := q.files[0].base / unitSize
-		if err := q.cutTo(lowest, (q.files[n-1].base+s.queues.fileSize)/unitSize); err != nil {
+		a, err := r.unit(from)
+		if err != nil {
 			return err
 		}
-		q.load = &loaded{end: lowest, lastK: -1, low: -1}
-		q.firstAt, q.lastAt = 0, -1
-		r.again = true
+		z, err := r.unit(to - 1)
+		if err != nil {
+			return err
+		}
+		if i == last {
+			for h := range holes {
+				b := &holes[h]
+				b.lo, b.hi = max(end, l.first), -1
+				if b.from > from {
+					u, err := r.unit(b.from - 1)
+					if err != nil {
+						return err
+					}
+					if odd = odd || !can(u); !u.blank() {
+						b.lo = u.at + message.Position(u.size)
+					}
+				}
+				u, err := r.unit(b.to)
+				if err != nil {
+					return err
+				}
+				if odd = odd || !can(u); !u.blank() {
+					b.hi = u.at
+				}
+				odd = odd || b.hi >= 0 && b.hi < b.lo
+				b.keep, b.why = b.to, "units are missing in the middle of the file"
+			}
+			if len(holes) > 0 && holes[0].from == from {
+				if a, err = r.unit(holes[0].to); err != nil {
+					return err
+				}
+			}
+		}
+		b := badUnits{from: from, to: from + per, keep: from, lo: max(end, l.first), hi: -1, why: "its first or last unit points outside the log"}
+		switch {
+		case !can(a) || !can(z) || i == last && odd:
+			if i == last && can(z) {
+				b.keep = to
+			}
+			o.bad = append(o.bad, b)
+			if i == last {
+				holes = nil
+			}
+			continue
+		case !a.blank() && a.at < end || !z.blank() && z.at < a.at:
+			// Which file is wrong cannot be told.
+			o.bad = []badUnits{{from: q.files[0].base / unitSize, to: q.files[len(q.files)-1].base/unitSize + per, keep: o.end, lo: l.first, hi: -1, why: "its files are not in the order of the log"}}
+			return nil
+		}
+		for ; open < len(o.bad) && !a.blank(); open++ {
+			o.bad[open].hi = a.at
+		}
+		if !z.blank() && i < last {
+			end = z.at + message.Position(z.size)
+		}
 	}
+	o.bad = append(o.bad, holes...)
 	return nil
+}
+
+// hole is told that a reader found no unit below the queue's end: zeros in the
+// middle of a file, which a start does not look at.
+func (q *queue) hole(k int64) {
+	if q.holey.Load() || q.holey.Swap(true) {
+		return
+	}
+	q.ix.log.Warn("a unit is missing in a ConsumeQueue, and readers pass it over; to have the file made again from the log, stop the broker, cut the file to one byte and start",
+		"topic", q.key.Topic, "queue", q.key.ID, "offset", k, "file", filepath.Join(q.dir(), fileName(k*unitSize/q.ix.fileSize*q.ix.fileSize)))
+}
+
+// trust finds where the queues end that can be trusted, behind the last record
+// that has a unit.
+func (s *Store) trust(r *recovery) {
+	for _, q := range s.queues.byKey {
+		if o := q.load; len(o.bad) == 0 && !o.last.blank() {
+			r.units = max(r.units, o.last.at+message.Position(o.last.size))
+		}
+	}
 }
 
 // gap reports whether units are missing before those of a record, with nothing

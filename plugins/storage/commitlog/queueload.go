@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
@@ -24,8 +25,8 @@ type loaded struct {
 	// low is the first offset whose record is not below the log's first; −1 when
 	// the units have changed.
 	low int64
-	// behind: something may lie behind the end.
-	behind bool
+	// bad are units that have to be made again.
+	bad []badUnits
 	// hidden is up to which offset there were units before recovery, which
 	// shows only those again that it can confirm.
 	hidden int64
@@ -46,17 +47,19 @@ func (q *queue) hidden() int64 {
 
 // loading is what load has to know.
 type loading struct {
-	// extend is set after an unclean end of this store: files that a power loss
-	// left short are made whole.
+	// ours: this store wrote the files, with the size that is configured.
+	ours bool
+	// extend is set after an unclean end then: files that a power loss left short
+	// are made whole.
 	extend bool
-	// first is the log's first position.
-	first message.Position
+	// first and end are those of the log's files.
+	first, end message.Position
 	// sized: what a file occupies on the disk tells how far it was written.
 	sized bool
 }
 
 // load finds the queues that the directory holds.
-func (ix *queueIndex) load(l loading) error {
+func (ix *queueIndex) load(l *loading) error {
 	u, err := ix.fs.Usage(ix.dir)
 	if err != nil {
 		return err
@@ -86,7 +89,7 @@ func (ix *queueIndex) load(l loading) error {
 		}
 	}
 	err = inParallel(len(all), func(i int) error {
-		if err := all[i].loadFiles(l); err != nil {
+		if err := all[i].loadFiles(*l); err != nil {
 			return fmt.Errorf("ConsumeQueue %s: %w", all[i].key, err)
 		}
 		return nil
@@ -128,16 +131,25 @@ func (q *queue) loadFiles(l loading) error {
 		}
 	}
 	size := q.ix.fileSize
-	onDisk := make([]int64, 0, 2) // what each file occupies
+	onDisk := make([]int64, 0, 2)
 	for i, name := range names {
+		path := filepath.Join(q.dir(), name)
 		base, ok := parseFileName(name)
 		if !ok {
+			if strings.HasSuffix(name, againSuffix) { // a crash interrupted its making
+				if err := q.ix.fs.Remove(path); err != nil {
+					return err
+				}
+			}
 			continue
 		}
-		path := filepath.Join(q.dir(), name)
 		info, err := q.ix.fs.Stat(path)
 		if err != nil {
 			return err
+		}
+		used := info.Allocated
+		if !l.sized {
+			used = -1
 		}
 		switch {
 		case info.Size == size:
@@ -150,53 +162,61 @@ func (q *queue) loadFiles(l loading) error {
 				return err
 			}
 			continue
+		case l.ours:
+			used = unreadable
 		default:
 			return &storage.CorruptError{File: path, Offset: min(info.Size, size), Reason: fmt.Sprintf("the file has %d bytes, configured are %d (mappedFileSizeConsumeQueue); set the size with which it was written, or remove the directory consumequeue to have it rebuilt from the log", info.Size, size)}
+		}
+		for n := len(q.files); l.ours && n > 0 && q.files[n-1].base+size < base; n = len(q.files) { // missing
+			q.files, onDisk = append(q.files, &queueFile{base: q.files[n-1].base + size}), append(onDisk, unreadable)
 		}
 		if n := len(q.files); base%size != 0 || n > 0 && q.files[n-1].base+size != base {
 			return &storage.CorruptError{File: path, Reason: "the file does not follow the one before it; restore the missing one, or remove the directory consumequeue to have all rebuilt from the log"}
 		}
-		q.files = append(q.files, &queueFile{base: base})
-		if !l.sized {
-			info.Allocated = -1
-		}
-		onDisk = append(onDisk, info.Allocated)
+		q.files, onDisk = append(q.files, &queueFile{base: base}), append(onDisk, used)
 	}
 	if len(q.files) == 0 {
 		return nil
 	}
 	r := newUnitReader(q)
 	defer r.close()
-	return q.examine(r, l.first, onDisk)
+	return q.examine(r, l, onDisk)
 }
 
-// examine finds the ends of the queue and what lies there. onDisk tells how many
-// bytes a file occupies, -1 when that is not known.
-func (q *queue) examine(r *unitReader, first message.Position, onDisk []int64) error {
+// examine finds the ends of the queue, what lies there, and what is damaged.
+// onDisk tells how many bytes a file occupies, −1 when that is not known, or
+// that it is unreadable.
+func (q *queue) examine(r *unitReader, l loading, onDisk []int64) error {
 	o := q.load
 	per := q.ix.fileSize / unitSize
 	lowest := q.files[0].base / unitSize
 	// Units are dense: the end is where the sizes become 0. The last file may
 	// have been made ahead of need.
-	end := lowest
-	for i := len(q.files) - 1; i >= 0; i-- {
-		from := q.files[i].base / unitSize
-		n, err := r.count(from, per)
-		if err != nil {
+	o.end, o.lastK, o.low = lowest, -1, -1
+	last := len(q.files) - 1
+	var holes []badUnits
+	var odd bool
+	for ; last >= 0; last-- {
+		if onDisk[last] == unreadable {
+			continue
+		}
+		from := q.files[last].base / unitSize
+		var err error
+		if o.end, holes, odd, err = r.end(from, per, onDisk[last]); err != nil {
 			return err
 		}
-		rest, err := r.restOfPage(from + n)
-		if err != nil {
-			return err
-		}
-		pageEnd := (n*unitSize + diskPage - 1) / diskPage * diskPage
-		o.behind = o.behind || rest || n < per && (onDisk[i] < 0 || onDisk[i] > pageEnd)
-		if end = from + n; n > 0 {
+		if o.end > from {
 			break
 		}
 	}
-	o.end, o.low, o.lastK = end, end, -1
-	for k := end - 1; k >= lowest; k-- {
+	if err := q.doubt(r, l, onDisk, last, holes, odd); err != nil {
+		return err
+	}
+	for k := o.end - 1; k >= lowest; k-- {
+		if file := (k - lowest) / per; onDisk[file] == unreadable {
+			k = lowest + file*per
+			continue
+		}
 		u, err := r.unit(k)
 		if err != nil {
 			return err
@@ -206,26 +226,29 @@ func (q *queue) examine(r *unitReader, first message.Position, onDisk []int64) e
 			break
 		}
 	}
-	q.firstAt, q.lastAt = first, -1
-	if !o.last.blank() {
-		q.lastAt = o.last.at
+	q.firstAt, q.lastAt = l.first, o.last.at
+	switch {
+	case o.last.blank():
+		o.low, q.lastAt = o.end, -1
+	case len(o.bad) > 0: // to be looked at again
+	case o.last.at < l.first:
+		o.low = o.end
+	default:
 		u, err := r.unit(lowest)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case !u.blank() && u.at >= first:
-			o.low, q.firstAt = lowest, u.at
-		case o.last.at >= first:
-			if o.low, err = r.firstAtOrAbove(first, lowest, end); err != nil {
-				return err
-			}
+		}
+		if o.low = lowest; !u.blank() && u.at >= l.first {
+			q.firstAt = u.at
+		} else if o.low, err = r.firstAtOrAbove(l.first, lowest, o.end); err != nil {
+			return err
 		}
 	}
 	q.min.Store(lowest)
-	q.max.Store(end)
-	q.known.Store(end > 0)
+	q.max.Store(o.end)
+	q.known.Store(o.end > 0)
 	for _, f := range q.files {
-		f.flushed.Store(min(max(end*unitSize-f.base, 0), q.ix.fileSize))
+		f.flushed.Store(min(max(o.end*unitSize-f.base, 0), q.ix.fileSize))
 	}
 	return nil
 }
@@ -313,20 +336,86 @@ func (r *unitReader) count(from, n int64) (int64, error) {
 	return lo - from, nil
 }
 
-// restOfPage reports whether not all bytes from offset k to the end of its page
-// are zero.
-func (r *unitReader) restOfPage(k int64) (bool, error) {
-	if k*unitSize%r.q.ix.fileSize%diskPage == 0 { // none
-		return false, nil
+// end finds where the units of the file end that begins at offset from and holds
+// per of them, and the holes before that: zeros where there are units behind. odd
+// tells of bytes that are neither. onDisk is what the file occupies.
+func (r *unitReader) end(from, per, onDisk int64) (end int64, holes []badUnits, odd bool, err error) {
+	n, err := r.count(from, per)
+	if err != nil || n == per {
+		return from + n, nil, false, err
 	}
-	if _, err := r.unit(k); err != nil {
-		return false, err
+	dense := from + n
+	if end, err = r.used(dense, onDisk); err != nil {
+		return 0, nil, false, err
 	}
-	b := r.buf.b[:min(diskPage, len(r.buf.b))]
-	if at := k*unitSize - r.addr; at < int64(len(b)) {
-		return !bytes.Equal(b[at:], zeros[:len(b)-int(at)]), nil
+	for hole := true; dense < end; hole = !hole {
+		k := dense
+		for ; k < end; k++ {
+			u, err := r.unit(k)
+			if err != nil {
+				return 0, nil, false, err
+			}
+			if odd = odd || u.size <= 0 && u != (unit{}) && !r.torn(k); (u.size <= 0) != hole {
+				break
+			}
+		}
+		switch {
+		case hole && k == end:
+			return dense, holes, odd, nil
+		case hole:
+			h := badUnits{from: dense, to: k}
+			if h.from > from && r.torn(h.from-1) {
+				h.from--
+			}
+			if h.to < end-1 && r.torn(h.to) {
+				h.to++
+			}
+			holes = append(holes, h)
+		}
+		dense = max(k, dense+1)
 	}
-	return false, nil
+	return end, holes, odd, nil
+}
+
+// torn reports whether a power loss may leave a part of the unit at offset k: it
+// lies on two pages.
+func (r *unitReader) torn(k int64) bool {
+	off := k * unitSize % r.q.ix.fileSize
+	return off/diskPage != (off+unitSize-1)/diskPage
+}
+
+// used gives the offset behind the last byte that is not zero, from offset k on,
+// of its file, of which a part may be on the disk; k when there is none.
+func (r *unitReader) used(k, onDisk int64) (int64, error) {
+	size := r.q.ix.fileSize
+	off := k * unitSize % size
+	base := k*unitSize - off
+	limit := size
+	if onDisk >= 0 {
+		limit = min(size, max(onDisk, (off+diskPage-1)/diskPage*diskPage))
+	}
+	if off >= limit {
+		return k, nil
+	}
+	if _, err := r.unit(k); err != nil { // opens the file
+		return 0, err
+	}
+	end := k
+	w := getBuffer(unitWindow)
+	defer w.free()
+	for empty := 0; off < limit && (empty < 2 || onDisk >= 0); {
+		b := w.b[:min(unitWindow, limit-off)]
+		if err := readAt(r.h, b, off); err != nil {
+			return 0, err
+		}
+		empty++
+		if !bytes.Equal(b, zeros[:len(b)]) {
+			empty = 0
+			end = (base+off+int64(len(bytes.TrimRight(b, "\x00")))-1)/unitSize + 1
+		}
+		off += int64(len(b))
+	}
+	return min(end, (base+size)/unitSize), nil
 }
 
 // firstAtOrAbove finds the first offset in [lo, hi) whose record begins at or

@@ -33,10 +33,9 @@ func (ix *queueIndex) each(do func(q *queue) error) error {
 	})
 }
 
-// cut removes the units of records at or above pos, durably, and what may lie
-// behind the queue's end.
+// cut removes the units of records at or above pos, durably.
 func (q *queue) cut(pos message.Position) error {
-	if len(q.files) == 0 || q.lastAt < pos && (q.load == nil || !q.load.behind) {
+	if len(q.files) == 0 || q.lastAt < pos {
 		return nil
 	}
 	old := q.max.Load()
@@ -87,7 +86,7 @@ func (q *queue) cutTo(end, old int64) error {
 		}
 	}
 	if o := q.load; o != nil {
-		o.end, o.behind = min(o.end, end), false
+		o.end = min(o.end, end)
 	}
 	f := q.file(end * unitSize)
 	if f == nil {
@@ -361,7 +360,7 @@ func (s *Store) settleEnd(r *recovery, q *queue) error {
 		if err := q.keepDamaged(o.hidden, &s.damage, true); err != nil {
 			return err
 		}
-		if end := q.max.Load(); end < o.end || o.behind {
+		if end := q.max.Load(); end < o.end {
 			if err := q.cutTo(end, max(o.end, end)); err != nil {
 				return err
 			}

@@ -229,6 +229,10 @@ units:
 		for i := range n {
 			u := decodeUnit(b[i*unitSize:])
 			if u.blank() {
+				if u.size <= 0 {
+					q.hole(c.Next)
+					c.Skipped++
+				}
 				c.Next++
 				continue
 			}

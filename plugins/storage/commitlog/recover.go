@@ -39,6 +39,7 @@ type recovery struct {
 	foreign bool // RocketMQ wrote it: no identity of ours
 	fields  checkpointFields
 	list    segments
+	loading loading
 	// start is where the scan begins, a segment's edge; limit is up to where
 	// records may be shown.
 	start, limit message.Position
@@ -107,7 +108,11 @@ func (s *Store) recover(ctx context.Context) error {
 		return err
 	}
 	ours := !r.foreign && id.QueueFile == s.queues.fileSize
-	if err := s.queues.load(loading{extend: !r.clean && ours, first: message.Position(r.first())}); err != nil {
+	r.loading = loading{ours: ours, extend: !r.clean && ours, first: message.Position(r.first())}
+	if n := len(r.list); n > 0 {
+		r.loading.end = message.Position(r.list[n-1].base + r.list[n-1].size)
+	}
+	if err := s.queues.load(&r.loading); err != nil {
 		return err
 	}
 	if !ours { // all files have the size that is configured
@@ -315,9 +320,7 @@ func (s *Store) plan(r *recovery) error {
 	if s.p.Publish == storage.Explicit && !r.foreign {
 		r.limit = max(min(r.limit, message.Position(r.fields.confirm)), first)
 	}
-	if err := s.distrust(r); err != nil {
-		return err
-	}
+	s.trust(r)
 	var err error
 	start := r.list.at(max(r.units, first))
 	if start == nil { // units beyond the log
@@ -344,6 +347,9 @@ func (s *Store) plan(r *recovery) error {
 		start = r.list[0]
 	}
 	r.start = message.Position(start.base)
+	if err := s.remake(r); err != nil {
+		return err
+	}
 	if r.again {
 		s.queues.hideAll(first)
 		return nil

@@ -92,7 +92,7 @@ func newStore(fsys vfs.FS, p storage.Params, cfg Config) *Store {
 	s.prep.create = func(base int64) (*segment, error) {
 		return createSegment(s.fs, s.path.log, base, p.Segment, cfg.CommitLogWrite == WriteMap, cfg.WarmMapedFileEnable)
 	}
-	s.queues = newQueueIndex(fsys, s.path.queues, cfg.queueFileSize(), cfg.MaxMappedFiles)
+	s.queues = newQueueIndex(fsys, p.Logger, s.path.queues, cfg.queueFileSize(), cfg.MaxMappedFiles)
 	if cfg.MessageIndexEnable {
 		s.keys = newKeyIndex(s)
 	}
