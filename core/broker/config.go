@@ -37,17 +37,23 @@ func Limits(c *config.Config) transport.Limits {
 // kernelConfig picks what the engine needs.
 func kernelConfig(c *config.Config) kernel.Config {
 	k := kernel.Config{
-		ClusterName: c.Broker.ClusterName, BrokerName: c.Broker.Name, BrokerID: c.Broker.ID,
-		Dir: c.Store.RootDir, Permission: int32(c.Broker.Permission),
-		MaxMessageSize: int(c.Broker.MaxMessageSize), Region: c.Broker.RegionID, TraceOn: c.Broker.TraceOn,
-		AutoCreateTopic: c.Topics.AutoCreateTopic, AutoCreateGroup: c.Topics.AutoCreateSubscriptionGroup,
-		DefaultTopicQueueNums: c.Topics.DefaultTopicQueueNums,
-		LongPolling:           c.Consume.LongPolling, ShortPolling: c.Consume.ShortPollingTime,
-		Hot:        storage.Limit{Count: int32(c.Consume.MaxTransferCountInMemory), Bytes: int32(c.Consume.MaxTransferBytesInMemory)},
-		Cold:       storage.Limit{Count: int32(c.Consume.MaxTransferCountInDisk), Bytes: int32(c.Consume.MaxTransferBytesInDisk)},
-		FilterScan: int32(c.Consume.MaxFilterMessageSize / unitSize), SendWait: c.Broker.SendWait,
-		MaxQueryBatch: int32(c.Consume.MaxMsgsNumBatch), QueryMax: int32(c.Consume.QueryMaxNum),
-		ClusterTopic: c.Topics.ClusterTopic, BrokerTopic: c.Topics.BrokerTopic,
+		Identity: kernel.Identity{
+			ClusterName: c.Broker.ClusterName, BrokerName: c.Broker.Name, BrokerID: c.Broker.ID,
+			Permission: int32(c.Broker.Permission), Region: c.Broker.RegionID, TraceOn: c.Broker.TraceOn,
+		},
+		TopicRules: kernel.TopicRules{
+			AutoCreateTopic: c.Topics.AutoCreateTopic, AutoCreateGroup: c.Topics.AutoCreateSubscriptionGroup,
+			DefaultTopicQueueNums: c.Topics.DefaultTopicQueueNums,
+			ClusterTopic:          c.Topics.ClusterTopic, BrokerTopic: c.Topics.BrokerTopic,
+		},
+		ReadRules: kernel.ReadRules{
+			LongPolling: c.Consume.LongPolling, ShortPolling: c.Consume.ShortPollingTime,
+			Hot:           storage.Limit{Count: int32(c.Consume.MaxTransferCountInMemory), Bytes: int32(c.Consume.MaxTransferBytesInMemory)},
+			Cold:          storage.Limit{Count: int32(c.Consume.MaxTransferCountInDisk), Bytes: int32(c.Consume.MaxTransferBytesInDisk)},
+			FilterScan:    int32(c.Consume.MaxFilterMessageSize / unitSize),
+			MaxQueryBatch: int32(c.Consume.MaxMsgsNumBatch), QueryMax: int32(c.Consume.QueryMaxNum),
+		},
+		Dir: c.Store.RootDir, MaxMessageSize: int(c.Broker.MaxMessageSize), SendWait: c.Broker.SendWait,
 		OffsetInterval: time.Second, FileInterval: c.Consume.FlushConsumerOffsetInterval,
 		ChannelExpired: c.Broker.ChannelExpiredTimeout, NotifyIDs: c.Consume.NotifyConsumerIdsChanged,
 		Index: message.IndexRules{DelayLevels: delayLevels(c.Store.MessageDelayLevel)},

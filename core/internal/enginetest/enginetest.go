@@ -141,13 +141,19 @@ func (l *Log) String() string {
 // Config is the configuration that engines have unless changed.
 func Config() kernel.Config {
 	return kernel.Config{
-		ClusterName: "DefaultCluster", BrokerName: "broker-a",
-		Advertise: netip.MustParseAddrPort("127.0.0.2:10911"), Dir: "store",
-		Permission: 6, MaxMessageSize: 4 << 20, Region: "DefaultRegion", TraceOn: true,
-		AutoCreateTopic: true, AutoCreateGroup: true, ClusterTopic: true, BrokerTopic: true, DefaultTopicQueueNums: 8,
-		LongPolling: true, ShortPolling: time.Second,
-		Hot: storage.Limit{Count: 32, Bytes: 256 << 10}, Cold: storage.Limit{Count: 8, Bytes: 64 << 10},
-		FilterScan: 800, MaxQueryBatch: 64, QueryMax: 32,
+		Identity: kernel.Identity{
+			ClusterName: "DefaultCluster", BrokerName: "broker-a", Advertise: netip.MustParseAddrPort("127.0.0.2:10911"),
+			Permission: 6, Region: "DefaultRegion", TraceOn: true,
+		},
+		TopicRules: kernel.TopicRules{
+			AutoCreateTopic: true, AutoCreateGroup: true, ClusterTopic: true, BrokerTopic: true, DefaultTopicQueueNums: 8,
+		},
+		ReadRules: kernel.ReadRules{
+			LongPolling: true, ShortPolling: time.Second,
+			Hot: storage.Limit{Count: 32, Bytes: 256 << 10}, Cold: storage.Limit{Count: 8, Bytes: 64 << 10},
+			FilterScan: 800, MaxQueryBatch: 64, QueryMax: 32,
+		},
+		Dir: "store", MaxMessageSize: 4 << 20,
 		OffsetInterval: time.Second, FileInterval: 5 * time.Second, ChannelExpired: 120 * time.Second,
 		NotifyIDs: true, SendWait: 200 * time.Millisecond,
 		Index: message.IndexRules{DelayLevels: message.DefaultDelayLevels()},

@@ -95,10 +95,10 @@ func (c *Conn) Arrived(in []command.Frame) {
 // malformedHeader logs at most once a second: whoever scans the port must not
 // fill the disk.
 func (k *Kernel) malformedHeader(c *Conn, err error) {
-	k.malformed.Add(1)
-	now, last := k.Clock.Now().Unix(), k.malformedAt.Load()
-	if now != last && k.malformedAt.CompareAndSwap(last, now) {
-		k.Log.Warn("closing a connection that sent a malformed header", "peer", c.Peer.Remote(), "error", err, "such_since_last_said", k.malformed.Swap(0))
+	k.malformed.n.Add(1)
+	now, last := k.Clock.Now().Unix(), k.malformed.saidAt.Load()
+	if now != last && k.malformed.saidAt.CompareAndSwap(last, now) {
+		k.Log.Warn("closing a connection that sent a malformed header", "peer", c.Peer.Remote(), "error", err, "such_since_last_said", k.malformed.n.Swap(0))
 	}
 }
 

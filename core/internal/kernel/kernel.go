@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,60 +16,6 @@ import (
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
 )
-
-// Config is what the engine needs to know of one broker group. Names are
-// RocketMQ's; core/config maps its keys here.
-type Config struct {
-	ClusterName, BrokerName string
-	BrokerID                int64
-	// Advertise is the address in routes, message ids and store hosts.
-	Advertise netip.AddrPort
-	// Dir is where the engine keeps config/ and its snapshots.
-	Dir string
-	// Permission is brokerPermission: 4 read, 2 write.
-	Permission int32
-	// MaxMessageSize bounds a body in bytes.
-	MaxMessageSize int
-	// Region is MSG_REGION, TraceOn is TRACE_ON.
-	Region  string
-	TraceOn bool
-
-	AutoCreateTopic bool
-	AutoCreateGroup bool
-	// ClusterTopic and BrokerTopic tell whether the topics with the names of the
-	// cluster and of the broker can be read and written.
-	ClusterTopic, BrokerTopic bool
-	DefaultTopicQueueNums     int32
-	// TraceTopic, when not empty, is created at start (traceTopicEnable).
-	TraceTopic string
-
-	// LongPolling false: a pull is parked for ShortPolling at most.
-	LongPolling  bool
-	ShortPolling time.Duration
-	// Hot and Cold bound what one pull gathers, FilterScan the units looked at.
-	Hot, Cold  storage.Limit
-	FilterScan int32
-	// MaxQueryBatch bounds a key query (maxMsgsNumBatch), QueryMax one by unique
-	// key (defaultQueryMaxNum).
-	MaxQueryBatch, QueryMax int32
-
-	// OffsetInterval is how often changed offsets become a record (at most one
-	// second) and FileInterval how often consumerOffset.json is written.
-	OffsetInterval, FileInterval time.Duration
-	// ChannelExpired drops clients without heartbeat.
-	ChannelExpired time.Duration
-	NotifyIDs      bool
-	// SendWait is how long a send may wait for room before it is refused.
-	SendWait time.Duration
-	Index    message.IndexRules
-
-	// BrokerProperties are appended to the properties of every sent message, SendForm
-	// writes the answers; the kernel makes both.
-	BrokerProperties []byte
-	SendForm         *command.SendForm
-
-	_ struct{}
-}
 
 // Kernel is made by core/broker, filled by the constructors of behaviours, and
 // not changed after Start but for what says so.
@@ -106,15 +51,21 @@ type Kernel struct {
 	handlers map[int32]HandlerFunc
 	conns    sync.Map // peer id → *Conn
 	opaque   atomic.Int32
-	role     atomic.Pointer[replication.Role]
-	writable atomic.Bool
-	// malformed counts malformed headers since the log said so, at malformedAt
-	// (Unix seconds).
-	malformed, malformedAt atomic.Int64
-	refuse                 atomic.Pointer[string] // why nothing is accepted; nil: all is well
+	office   office
+	// malformed headers since the log last said so.
+	malformed struct {
+		n, saidAt atomic.Int64 // saidAt in Unix seconds
+	}
 
 	// StoreHost is Advertise as it stands in records.
 	StoreHost message.Host
+}
+
+// office is what this node may do now.
+type office struct {
+	role     atomic.Pointer[replication.Role]
+	writable atomic.Bool
+	refuse   atomic.Pointer[string] // why nothing is accepted; nil: all is well
 }
 
 // New makes a kernel with its store; behaviours fill in the rest.
@@ -126,44 +77,8 @@ func New(cfg Config, s plugin.Settings, store storage.Store) *Kernel {
 	}
 	k.base, k.cancel = context.WithCancel(context.Background())
 	k.SetConfig(cfg)
-	k.role.Store(&replication.Role{})
+	k.office.role.Store(&replication.Role{})
 	return k
-}
-
-// Config is the configuration as of now; the same pointer until it changes.
-// Readers take it anew for each request and do not write to it.
-func (k *Kernel) Config() *Config { return k.config.Load() }
-
-// SetConfig replaces the configuration. After Start only what the key table
-// calls reloadable may differ. The advertised address is kept once it is known.
-func (k *Kernel) SetConfig(c Config) {
-	if old := k.config.Load(); old != nil {
-		c.Advertise = old.Advertise
-	}
-	if k.config.Load() == nil { // afterwards senders read it
-		k.StoreHost = message.HostOf(c.Advertise)
-	}
-	on := "false"
-	if c.TraceOn {
-		on = "true"
-	}
-	if c.Region == "" {
-		c.Region = command.DefaultRegion
-	}
-	c.SendForm = command.NewSendForm(&command.SendResponse{Region: []byte(c.Region), TraceOn: c.TraceOn})
-	p := message.AppendProperty(nil, message.PropRegion, c.Region)
-	p = message.AppendProperty(p, message.PropTraceOn, on)
-	c.BrokerProperties = message.AppendProperty(p, message.PropCluster, c.ClusterName)
-	k.config.Store(&c)
-}
-
-// SetAdvertise sets the advertised address when the listener's port is known;
-// before Start only.
-func (k *Kernel) SetAdvertise(a netip.AddrPort) {
-	c := *k.config.Load()
-	c.Advertise = a
-	k.config.Store(&c)
-	k.StoreHost = message.HostOf(a)
 }
 
 // ErrNoOffice: this node may not write now; the text says why. Test with
@@ -171,29 +86,29 @@ func (k *Kernel) SetAdvertise(a netip.AddrPort) {
 var ErrNoOffice = errors.New("this broker takes no writes now")
 
 // Role is the present office.
-func (k *Kernel) Role() replication.Role { return *k.role.Load() }
+func (k *Kernel) Role() replication.Role { return *k.office.role.Load() }
 
 // TakeOffice is the replicator's OnRole. The hooks run in order; when one fails
 // the office is not taken.
 func (k *Kernel) TakeOffice(ctx context.Context, r replication.Role) error {
-	k.writable.Store(false)
-	k.role.Store(&r)
+	k.office.writable.Store(false)
+	k.office.role.Store(&r)
 	for _, h := range k.Hooks.role {
 		if err := h(ctx, r); err != nil {
 			return fmt.Errorf("taking office as %s of term %d: %w", r.Kind, r.Term, err)
 		}
 	}
-	k.writable.Store(r.Kind == replication.RoleLeader && r.ReadOnly == "")
+	k.office.writable.Store(r.Kind == replication.RoleLeader && r.ReadOnly == "")
 	return nil
 }
 
 // Writable returns nil when records of clients may be ordered, else an
 // *api.Error whose identity clients retry.
 func (k *Kernel) Writable() error {
-	if why := k.refuse.Load(); why != nil {
+	if why := k.office.refuse.Load(); why != nil {
 		return &api.Error{ID: api.ServiceNotAvailable, Text: *why, Err: ErrNoOffice}
 	}
-	if !k.writable.Load() {
+	if !k.office.writable.Load() {
 		r := k.Role()
 		text := fmt.Sprintf("broker %s is %s of term %d", k.Config().BrokerName, r.Kind, r.Term)
 		if r.ReadOnly != "" {
@@ -207,10 +122,10 @@ func (k *Kernel) Writable() error {
 // Refuse makes Writable fail with the text, "" ends that. Safe at any time.
 func (k *Kernel) Refuse(why string) {
 	if why == "" {
-		k.refuse.Store(nil)
+		k.office.refuse.Store(nil)
 		return
 	}
-	k.refuse.Store(&why)
+	k.office.refuse.Store(&why)
 }
 
 // maxWait bounds what one request waits for the log with the reader of its

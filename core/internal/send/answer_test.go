@@ -17,7 +17,7 @@ import (
 // TestAnswers: an answer that the message is stored but not flushed, say, has the
 // fields of a plain success.
 func TestAnswers(t *testing.T) {
-	k := kernel.New(kernel.Config{Region: "north", TraceOn: true, Advertise: netip.MustParseAddrPort("10.0.0.1:10911")}, plugin.Settings{}, nil)
+	k := kernel.New(kernel.Config{Identity: kernel.Identity{Region: "north", TraceOn: true, Advertise: netip.MustParseAddrPort("10.0.0.1:10911")}}, plugin.Settings{}, nil)
 	st := &connState{s: &Send{k: k}}
 	b := &combine.Batch{}
 	b.Buf = []byte("...U\"1...")
