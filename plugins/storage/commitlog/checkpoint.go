@@ -11,8 +11,8 @@ import (
 	"github.com/hardpointmq/hardpoint/core/vfs"
 )
 
-// Fields of the checkpoint file, as offsets (RocketMQ's StoreCheckpoint). The
-// last three are ours and lie where RocketMQ leaves zeros.
+// Fields of the checkpoint file, as offsets (RocketMQ's StoreCheckpoint). Those
+// from cpIndexAt on are ours and lie where RocketMQ leaves zeros.
 const (
 	cpPhysicTime = 0  // store time of the last record that is durable
 	cpLogicsTime = 8  // of the last one whose units are durable
@@ -21,6 +21,7 @@ const (
 	cpIndexAt    = 2048
 	cpIndexSum   = 2056 // complement of cpIndexAt: tells it from zeros
 	cpIndexUsed  = 2064 // 1 when the key index has files
+	cpIndexLast  = 2072 // name of its last file, a number; 0: none, or unknown
 
 	checkpointSize = 4096
 	// checkpointSlack is how far in ms the times may be ahead of the truth.
@@ -43,8 +44,9 @@ type checkpointFields struct {
 	confirm               int64
 	// indexAt is the position below which all keys are durable; -1 unknown.
 	indexAt int64
-	// indexUsed: the key index had files.
+	// indexUsed: the key index had files; indexLast is the name of the last.
 	indexUsed bool
+	indexLast int64
 }
 
 // parseCheckpoint reads the fields; missing bytes count as zeros, values that
@@ -53,7 +55,7 @@ func parseCheckpoint(b []byte) checkpointFields {
 	var p [checkpointSize]byte
 	copy(p[:], b)
 	get := func(off int) int64 { return max(int64(binary.BigEndian.Uint64(p[off:])), 0) }
-	c := checkpointFields{physic: get(cpPhysicTime), logics: get(cpLogicsTime), index: get(cpIndexTime), confirm: get(cpConfirm), indexAt: -1, indexUsed: get(cpIndexUsed) == 1}
+	c := checkpointFields{physic: get(cpPhysicTime), logics: get(cpLogicsTime), index: get(cpIndexTime), confirm: get(cpConfirm), indexAt: -1, indexUsed: get(cpIndexUsed) == 1, indexLast: get(cpIndexLast)}
 	at, sum := binary.BigEndian.Uint64(p[cpIndexAt:]), binary.BigEndian.Uint64(p[cpIndexSum:])
 	if at == ^sum && int64(at) >= 0 {
 		c.indexAt = int64(at)

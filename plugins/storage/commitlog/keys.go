@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -54,6 +55,7 @@ type keyIndex struct {
 	newNames  bool
 	lastFlush int64
 	mark      int64 // below it keys are durable, as the checkpoint says
+	last      int64 // name of the last file, as the checkpoint says
 
 	wake chan struct{}
 }
@@ -321,8 +323,30 @@ func (k *keyIndex) flush(upTo, t int64, force bool) error {
 			return err
 		}
 	}
+	if err := k.noteLast(); err != nil {
+		return err
+	}
 	k.mark = upTo
 	return k.s.cp.setIndexAt(upTo)
+}
+
+// noteLast writes the name of the last file into the checkpoint. filesMu is
+// held.
+func (k *keyIndex) noteLast() error {
+	k.last = 0
+	if n := len(k.files); n > 0 {
+		k.last = fileNumber(k.files[n-1])
+	}
+	return k.s.cp.set(cpIndexLast, k.last)
+}
+
+// fileNumber is the name of a file as a number.
+func fileNumber(f *indexfile.File) int64 {
+	n, err := strconv.ParseInt(filepath.Base(f.Path), 10, 64)
+	if err != nil {
+		return 0 // open takes no such name
+	}
+	return n
 }
 
 func (k *keyIndex) close() error {
@@ -345,15 +369,15 @@ func (k *keyIndex) load(r *recovery) (message.Position, error) {
 		return 0, err
 	}
 	known := message.Position(r.fields.indexAt)
+	k.mark, k.last = int64(known), r.fields.indexLast // cut lowers what the checkpoint says
 	if r.foreign || !whole {
 		known = -1
 	}
-	k.mark = int64(known)
 	if len(k.files) == 0 {
 		if known >= 0 && !r.fields.indexUsed {
 			return max(known, first), nil // there were no keys so far
 		}
-		return first, nil
+		return first, k.cut(first)
 	}
 	if !r.clean {
 		if err := k.repair(r, known); err != nil {
@@ -364,14 +388,24 @@ func (k *keyIndex) load(r *recovery) (message.Position, error) {
 		return 0, err
 	}
 	if len(k.files) == 0 {
-		return first, nil
+		return first, k.cut(first)
 	}
 	end := k.files[len(k.files)-1].H.EndAt
 	for i := len(k.files) - 1; i > 0 && k.files[i].H.Count <= 1; i-- {
 		end = k.files[i-1].H.EndAt
 	}
+	if known >= 0 {
+		lost, err := k.lostFrom(r, min(known, r.limit), end)
+		if err != nil {
+			return 0, err
+		}
+		if lost {
+			k.s.p.Logger.Warn("another broker has lost keys that were not in the files of the key index; keys are made again from the log", "from", known)
+			return max(known, first), k.cut(known)
+		}
+	}
 	switch {
-	case r.clean:
+	case r.clean && whole:
 		end++ // the record there has all its keys
 		if known >= 0 {
 			end = max(end, known)
@@ -385,17 +419,82 @@ func (k *keyIndex) load(r *recovery) (message.Position, error) {
 	return max(end, first), nil
 }
 
+// lostFrom reports whether keys are missing of the first record in [pos, end]
+// that has any; end is the last record with keys in the files. Keys are written in the order of the log, so when it has its keys
+// none are missing between it and the end of the files, unless another broker was
+// here: after an unclean end Apache's indexes from where its own recovery began.
+func (k *keyIndex) lostFrom(r *recovery, pos, end message.Position) (bool, error) {
+	rd := newLogReader(r.list)
+	defer rd.close()
+	var v message.View
+	var keys []message.Key
+	for pos <= end {
+		seg := r.list.at(pos)
+		if seg == nil {
+			return false, nil
+		}
+		switch err := rd.good(pos, &v, false); {
+		case errors.Is(err, message.ErrBlank):
+			pos = message.Position(seg.base + seg.size)
+			continue
+		case isRecordFault(err):
+			return false, nil // the scan deals with it
+		case err != nil:
+			return false, err
+		}
+		if _, keys = k.s.deriver.Derive(&v, nil, nil, keys[:0]); len(keys) > 0 {
+			break
+		}
+		pos += message.Position(v.Size)
+	}
+	for i := range keys {
+		found, err := k.has(&keys[i])
+		if !found || err != nil {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// has reports whether a key is in the files.
+func (k *keyIndex) has(key *message.Key) (found bool, err error) {
+	for i := len(k.files) - 1; i >= 0 && !found && err == nil; i-- {
+		if h := &k.files[i].H; h.Count > 1 && h.EndAt < key.At {
+			break
+		}
+		err = k.files[i].Find(key.Hash, 0, math.MaxInt64, func(at message.Position) bool {
+			found = at == key.At
+			return !found
+		})
+	}
+	return found, err
+}
+
 // open opens all files. The first that is damaged and those after it are to be
-// made again from the log: then whole is false.
+// made again from the log: then whole is false. So are those after a file that is
+// gone: after an unclean end Apache's broker deletes what is younger than its
+// checkpoint.
 func (k *keyIndex) open(r *recovery) (whole bool, err error) {
 	names, err := k.s.fs.List(k.dir)
 	if err != nil {
 		return false, err
 	}
-	for i, name := range names {
-		if _, err := strconv.ParseUint(name, 10, 63); err != nil || len(name) != 17 {
-			continue
+	names = slices.DeleteFunc(names, func(name string) bool {
+		_, err := strconv.ParseUint(name, 10, 63)
+		return err != nil || len(name) != 17
+	})
+	whole = true
+	last := r.fields.indexLast
+	if gone := fmt.Sprintf("%017d", last); last > 0 && !r.foreign && r.fields.indexAt > int64(r.first()) {
+		if i, there := slices.BinarySearch(names, gone); !there {
+			whole = false
+			if err := k.removeFrom(names[i:], filepath.Join(k.dir, gone), fs.ErrNotExist); err != nil {
+				return false, err
+			}
+			names = names[:i]
 		}
+	}
+	for i, name := range names {
 		path := filepath.Join(k.dir, name)
 		info, err := k.s.fs.Stat(path)
 		if err != nil {
@@ -403,7 +502,7 @@ func (k *keyIndex) open(r *recovery) (whole bool, err error) {
 		}
 		if want := k.size.FileSize(); info.Size < want && (info.Size == 0 && i == len(names)-1 || !r.clean && !r.foreign) {
 			// An empty file was being made in a crash: no key can be in it.
-			return info.Size == 0, k.removeFrom(names[i:], path, errors.New("it is too short"))
+			return whole && info.Size == 0, k.removeFrom(names[i:], path, errors.New("it is too short"))
 		} else if info.Size != want {
 			return false, k.setAside(names[i:], info.Size)
 		}
@@ -416,7 +515,7 @@ func (k *keyIndex) open(r *recovery) (whole bool, err error) {
 		}
 		k.files = append(k.files, f)
 	}
-	return true, nil
+	return whole, nil
 }
 
 // removeFrom removes a damaged file and those after it; recovery makes them
@@ -528,7 +627,7 @@ func (k *keyIndex) cut(pos message.Position) error {
 			return err
 		}
 	}
-	return nil
+	return k.noteLast()
 }
 
 // forget drops the keys in memory of records at or above pos. filesMu is held.
@@ -541,11 +640,12 @@ func (k *keyIndex) forget(pos message.Position) {
 	k.promised -= old - len(k.pending) - len(k.inflight)
 }
 
-// expire removes files whose records are all gone, never the last one.
+// expire removes files whose records are all gone, never the last one or the one
+// that the checkpoint names.
 func (k *keyIndex) expire(first message.Position) error {
 	k.filesMu.Lock()
 	defer k.filesMu.Unlock()
-	for len(k.files) > 1 && k.files[0].H.EndAt < first {
+	for len(k.files) > 1 && k.files[0].H.EndAt < first && fileNumber(k.files[0]) != k.last {
 		f := k.files[0]
 		k.files = k.files[1:]
 		if err := k.remove(f); err != nil {

@@ -51,6 +51,8 @@ type rig struct {
 	n      int
 	failed []error
 	clock  ticking
+	// also gives each message a second key.
+	also bool
 }
 
 // ticking gives another millisecond each time it is asked.
@@ -107,7 +109,11 @@ func (r *rig) send(q message.Queue, body int) error {
 	r.t.Helper()
 	r.n++
 	key := fmt.Sprintf("k%d", r.n)
-	p := r.w.Pending([]storagetest.Message{{Queue: q, Keys: key, Body: bytes.Repeat([]byte(key), body/len(key)+1)[:body]}})
+	keys := key
+	if r.also {
+		keys += " also-" + key
+	}
+	p := r.w.Pending([]storagetest.Message{{Queue: q, Keys: keys, Body: bytes.Repeat([]byte(key), body/len(key)+1)[:body]}})
 	require.NoError(r.t, r.seq.Assign(p, 0))
 	b := p.Batches[0]
 	if err := r.s.Append(r.t.Context(), &b); err != nil {
@@ -158,10 +164,17 @@ func (r *rig) verify() {
 		require.NoError(r.t, r.s.Get(r.t.Context(), []message.Position{x.pos}, &c))
 		require.Equal(r.t, int32(len(x.bytes)), c.Units[0].Size, "record %s at %d of %+v", x.key, x.pos, r.s.State())
 		require.True(r.t, bytes.Equal(x.bytes, bytes.Join(c.Frags, nil)), "record %s at %d", x.key, x.pos)
-		if r.s.keys != nil {
-			at, err := r.s.Find(r.t.Context(), storage.KeyQuery{Topic: x.queue.Topic, Key: x.key, To: 1 << 60, Max: 64}, nil)
+		keys := []string{x.key, "also-" + x.key}
+		switch {
+		case r.s.keys == nil:
+			keys = nil
+		case !r.also:
+			keys = keys[:1]
+		}
+		for _, key := range keys {
+			at, err := r.s.Find(r.t.Context(), storage.KeyQuery{Topic: x.queue.Topic, Key: key, To: 1 << 60, Max: 64}, nil)
 			require.NoError(r.t, err)
-			require.Contains(r.t, at, x.pos, "key %s", x.key)
+			require.Contains(r.t, at, x.pos, "key %s", key)
 		}
 		if want[x.queue] == nil {
 			want[x.queue] = map[int64]*record{}

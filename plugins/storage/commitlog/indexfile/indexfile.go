@@ -421,6 +421,16 @@ func (x *File) Rebuild(pos message.Position) (bool, error) {
 			}
 		}
 	}
+	// The first entry may be zero, that of the log's first record with hash 0. The
+	// one behind it may not.
+	empty := begin.Count <= 1
+	if empty && x.z.Entries > 2 {
+		e, err := x.entry(2)
+		if err != nil {
+			return false, err
+		}
+		empty = e == entry{}
+	}
 	x.H = Header{BeginTime: begin.BeginTime, Count: 1}
 	end := x.z.Entries
 	for n := int32(1); n < x.z.Entries; n++ {
@@ -428,7 +438,7 @@ func (x *File) Rebuild(pos message.Position) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if e.hash < 0 || e.diff < 0 || e.at < x.H.EndAt || e.at >= pos || n > 1 && e.at == 0 && e.hash == 0 {
+		if e.hash < 0 || e.diff < 0 || e.at < x.H.EndAt || e.at >= pos || e.at == 0 && e.hash == 0 && (n > 1 || empty) {
 			end = n
 			break
 		}

@@ -146,3 +146,13 @@ func FuzzHeader(f *testing.F) {
 		require.True(t, h.Count >= 1 && h.Count <= sizes.Entries && h.Slots <= sizes.Slots)
 	})
 }
+
+// A file that was made ahead has no entry, not one of the log's first record.
+func TestRebuildEmpty(t *testing.T) {
+	x := create(t, memfs.New(1), nil)
+	defer x.Close()
+	ok, err := x.Rebuild(1000)
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.Equal(t, int32(1), x.H.Count)
+}
