@@ -93,11 +93,24 @@ func fromFailure(f *storagepb.Failure) error {
 	return e
 }
 
+// ofCall is the error of a plugin's answer to a call with ctx. When ctx is over
+// its reason counts: the plugin may only have been told that it is.
+func ofCall(ctx context.Context, err error) error {
+	var e *remoteError
+	if ctx.Err() == nil || !errors.As(err, &e) || len(e.wraps) != 1 { // with more it says more
+		return err
+	}
+	if errors.Is(e, context.Canceled) || errors.Is(e, context.DeadlineExceeded) {
+		return ctx.Err()
+	}
+	return err
+}
+
 // fromRPC joins the error of a gRPC call with the one in its answer. A call that
 // did not reach the plugin, or lost it, is plugin.ErrUnavailable.
 func fromRPC(ctx context.Context, err error, f *storagepb.Failure) error {
 	if err == nil {
-		return fromFailure(f)
+		return ofCall(ctx, fromFailure(f))
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -144,7 +144,7 @@ func (s *store) change(ctx context.Context, k kind) error {
 		stop := context.AfterFunc(ctx, func() { s.cancel(id, 1) })
 		defer stop()
 	}
-	return s.exchange(k, id, left, nil)
+	return ofCall(ctx, s.exchange(k, id, left, nil))
 }
 
 // rawLog is the facet.

@@ -99,7 +99,7 @@ func (s *store) ask(ctx context.Context, k kind, out *[]byte) (*call, error) {
 		if bad != nil || err == nil {
 			return nil, s.gone(fmt.Errorf("%w: an answer that failed without an error (%w)", errFrame, bad))
 		}
-		return nil, err
+		return nil, ofCall(ctx, err)
 	}
 	return c, nil
 }
@@ -267,7 +267,7 @@ func (s *store) Sync(ctx context.Context, end message.Position) error {
 	if s.note(&o.marks) {
 		s.refresh(ctx)
 	}
-	return o.err
+	return ofCall(ctx, o.err)
 }
 
 // retention is the facet.
