@@ -185,7 +185,7 @@ func startThrottled(t *testing.T, slow *throttle, flags ...string) *broker.Broke
 		[]storage.Factory{storagemw.Wrap(commitlog.NewFactory(), storagemw.Faults(slow.around))}, nil,
 		[]replication.Factory{solo.NewFactory()}, []transport.Factory{remoting.NewFactory()})
 	require.NoError(t, err)
-	b, err := broker.New(t.Context(), broker.Params{Config: &l.Config, Plugins: plugins})
+	b, err := broker.New(t.Context(), broker.Params{Config: &l.Config, Loaded: l, Plugins: plugins})
 	require.NoError(t, err)
 	require.NoError(t, b.Start(t.Context()))
 	t.Cleanup(func() {

@@ -6,23 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 )
 
 // Systems below are not release targets: what package os offers works, the rest says that it does not.
-
-// SyncDir implements [FS].
-func (OS) SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if closeErr := d.Close(); err == nil {
-		err = closeErr
-	}
-	return withSentinel(err)
-}
 
 // Usage implements [FS].
 func (OS) Usage(dir string) (Usage, error) {

@@ -13,19 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SyncDir implements [FS].
-func (OS) SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if closeErr := d.Close(); err == nil {
-		err = closeErr
-	}
-	return withSentinel(err)
-}
-
 // allocatedBytes returns what the file occupies; st_blocks counts units of 512 bytes on every system.
 func allocatedBytes(info fs.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -106,11 +106,7 @@ func packageName(file string) string {
 }
 
 func write(root string) error {
-	want, err := surfaces(root)
-	if err != nil {
-		return err
-	}
-	have, err := committed(root)
+	have, want, err := both(root)
 	if err != nil {
 		return err
 	}
@@ -133,6 +129,15 @@ func write(root string) error {
 	return nil
 }
 
+// both gives the committed surfaces and those of the sources.
+func both(root string) (have, want map[string]string, err error) {
+	if want, err = surfaces(root); err != nil {
+		return nil, nil, err
+	}
+	have, err = committed(root)
+	return have, want, err
+}
+
 func committed(root string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(root, apiDir, "*.txt"))
 	if err != nil {
@@ -150,11 +155,7 @@ func committed(root string) (map[string]string, error) {
 }
 
 func check(root string) error {
-	want, err := surfaces(root)
-	if err != nil {
-		return err
-	}
-	have, err := committed(root)
+	have, want, err := both(root)
 	if err != nil {
 		return err
 	}

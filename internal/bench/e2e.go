@@ -15,14 +15,7 @@ import (
 // it was due (in a closed loop: sent) until a consumer that waits at the end of
 // the queue has it. The clock is that of this process, so both run in it.
 func EndToEnd(ctx context.Context, o Options) (*Result, error) {
-	depth := closedDepth
-	if o.Rate > 0 {
-		depth = openDepth
-	}
-	o = o.withDefaults(depth)
-	if o.Duration == 0 && o.Count == 0 {
-		o.Duration = 10 * time.Second
-	}
+	o = o.sending()
 	if o.Size < minStamped {
 		return nil, fmt.Errorf("size is %d bytes; end to end a body carries a time stamp of %d", o.Size, minStamped)
 	}

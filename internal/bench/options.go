@@ -99,6 +99,19 @@ func (o Options) withDefaults(depth int) Options {
 	return o
 }
 
+// sending fills in the defaults of loads that send.
+func (o Options) sending() Options {
+	depth := closedDepth
+	if o.Rate > 0 {
+		depth = openDepth
+	}
+	o = o.withDefaults(depth)
+	if o.Duration == 0 && o.Count == 0 {
+		o.Duration = 10 * time.Second
+	}
+	return o
+}
+
 func (o Options) check() error {
 	var errs []error
 	bad := func(cond bool, format string, args ...any) {

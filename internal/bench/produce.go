@@ -81,14 +81,7 @@ func (r *run) producers(ctx context.Context, t *target, nonce uint64) error {
 
 // Produce sends and measures until ctx ends, the count or the time is reached.
 func Produce(ctx context.Context, o Options) (*Result, error) {
-	depth := closedDepth
-	if o.Rate > 0 {
-		depth = openDepth
-	}
-	o = o.withDefaults(depth)
-	if o.Duration == 0 && o.Count == 0 {
-		o.Duration = 10 * time.Second
-	}
+	o = o.sending()
 	if err := o.check(); err != nil {
 		return nil, err
 	}

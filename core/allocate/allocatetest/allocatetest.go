@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"sort"
+	"strings"
 	"testing"
 
 	"github.com/hardpointmq/hardpoint/core/allocate"
@@ -64,6 +65,22 @@ func Make(n, m int) *allocate.Request {
 		r.Members = append(r.Members, allocate.Member{ClientID: fmt.Sprintf("10.0.0.%03d@1", i)})
 	}
 	return r
+}
+
+// Format writes an assignment for people: a line a member with its queues, of
+// which "broker-a" 3 is a3.
+func Format(r *allocate.Request, a allocate.Assignment) string {
+	var b strings.Builder
+	for m := range r.Members {
+		fmt.Fprintf(&b, "%d:", m)
+		for q, o := range a.Owner {
+			if o == m {
+				fmt.Fprintf(&b, " %s%d", strings.TrimPrefix(r.Queues[q].Broker, "broker-"), r.Queues[q].ID)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 func refuses(t *testing.T, a allocate.Allocator) {

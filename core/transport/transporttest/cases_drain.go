@@ -30,12 +30,7 @@ func testDrainNobody(t *testing.T, h Harness) {
 
 func testDrainAnswers(t *testing.T, h Harness) {
 	r := h.serve(t, transport.Limits{})
-	client, p := r.dial(transport.Limits{})
-	if err := p.Send(frame(command.JSON, 1, 1)); err != nil {
-		t.Fatal(err)
-	}
-	s := r.server.session(0)
-	s.wait(1)
+	client, p, s := r.met()
 	// Drain has begun when it stops those who want to connect.
 	drained := make(chan error, 1)
 	go func() { drained <- r.ln.Drain(t.Context()) }()
@@ -70,12 +65,7 @@ func testDrainAnswers(t *testing.T, h Harness) {
 
 func testDrainContext(t *testing.T, h Harness) {
 	r := h.serve(t, transport.Limits{})
-	_, p := r.dial(transport.Limits{})
-	if err := p.Send(frame(command.JSON, 1, 1)); err != nil {
-		t.Fatal(err)
-	}
-	s := r.server.session(0)
-	s.wait(1)
+	_, _, s := r.met()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	mustBe(t, "Drain with a peer that stays", r.ln.Drain(ctx), context.DeadlineExceeded)

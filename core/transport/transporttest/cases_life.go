@@ -81,12 +81,7 @@ func testShutdownWithoutStart(t *testing.T, h Harness) {
 
 func testShutdownClosesAll(t *testing.T, h Harness) {
 	r := h.serve(t, transport.Limits{})
-	client, p := r.dial(transport.Limits{})
-	if err := p.Send(frame(command.JSON, 1, 10)); err != nil {
-		t.Fatal(err)
-	}
-	s := r.server.session(0)
-	s.wait(1)
+	client, _, s := r.met()
 	if err := r.tr.Shutdown(t.Context()); err != nil {
 		t.Fatalf("Shutdown: %v", err)
 	}
@@ -188,12 +183,7 @@ func testPeer(t *testing.T, h Harness) {
 
 func testClientCloses(t *testing.T, h Harness) {
 	r := h.serve(t, transport.Limits{})
-	client, p := r.dial(transport.Limits{})
-	if err := p.Send(frame(command.JSON, 1, 1)); err != nil {
-		t.Fatal(err)
-	}
-	s := r.server.session(0)
-	s.wait(1)
+	client, p, s := r.met()
 	for range 2 {
 		if err := p.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -205,12 +195,7 @@ func testClientCloses(t *testing.T, h Harness) {
 
 func testServerCloses(t *testing.T, h Harness) {
 	r := h.serve(t, transport.Limits{})
-	client, p := r.dial(transport.Limits{})
-	if err := p.Send(frame(command.JSON, 1, 1)); err != nil {
-		t.Fatal(err)
-	}
-	s := r.server.session(0)
-	s.wait(1)
+	client, _, s := r.met()
 	_ = s.peer.Close()
 	mustBe(t, "server's Closed", s.gone(), transport.ErrClosed)
 	mustBe(t, "client's Closed", client.session(0).gone(), io.EOF)

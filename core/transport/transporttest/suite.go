@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
 )
@@ -178,6 +179,18 @@ func (r *rig) dial(lim transport.Limits, change ...func(*recorder)) (*recorder, 
 		r.t.Fatalf("Dial(%q): %v", r.ln.Address(), err)
 	}
 	return c, p
+}
+
+// met is the first peer of a listener at both ends; a frame has arrived from it.
+func (r *rig) met() (client *recorder, p transport.Peer, server *session) {
+	r.t.Helper()
+	client, p = r.dial(transport.Limits{})
+	if err := p.Send(frame(command.JSON, 1, 1)); err != nil {
+		r.t.Fatal(err)
+	}
+	server = r.server.session(0)
+	server.wait(1)
+	return client, p, server
 }
 
 // bytes connects below the level of frames.

@@ -1,13 +1,10 @@
 package averagely_test
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/hardpointmq/hardpoint/core/allocate"
 	"github.com/hardpointmq/hardpoint/core/allocate/allocatetest"
 	"github.com/hardpointmq/hardpoint/plugins/allocate/averagely"
 )
@@ -32,20 +29,6 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			return err.Error() + "\n"
 		}
-		return show(r, a)
+		return allocatetest.Format(r, a)
 	})
-}
-
-func show(r *allocate.Request, a allocate.Assignment) string {
-	var b strings.Builder
-	for m := range r.Members {
-		fmt.Fprintf(&b, "%d:", m)
-		for q, o := range a.Owner {
-			if o == m {
-				fmt.Fprintf(&b, " %s%d", strings.TrimPrefix(r.Queues[q].Broker, "broker-"), r.Queues[q].ID)
-			}
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
 }
