@@ -102,6 +102,11 @@ func TestAdvertisedAddress(t *testing.T) {
 			p := newProducer(t, n.Namesrv)
 			r, err := p.SendSync(t.Context(), newMessage(topic, "the-key", "the body"))
 			require.NoError(t, err)
+			digits := 32
+			if strings.Contains(host, ":") {
+				digits = 56
+			}
+			require.Len(t, r.OffsetMsgID, digits)
 			addr, at, err := message.ParseOffsetID(r.OffsetMsgID)
 			require.NoError(t, err)
 			require.Equal(t, n.Addr, addr.String(), "address in the offset message id %s", r.OffsetMsgID)
