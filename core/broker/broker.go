@@ -203,7 +203,7 @@ func (b *Broker) start(ctx context.Context) error {
 	b.k.SetAdvertise(adv.IP)
 	b.p.Logger.Info("advertising this broker", "broker", cfg.Broker.Name, "address", adv.Addr, "listen", b.address, "because", adv.Reason)
 
-	if err := claim(b.p.FS, cfg.Store.RootDir, cfg.Store.Storage); err != nil {
+	if err := claim(b.p.FS, cfg.Store.RootDir, cfg.Store.Storage, b.p.Logger); err != nil {
 		return err
 	}
 	if err := b.run(ctx, "store "+cfg.Store.Storage, 4, b.store); err != nil {

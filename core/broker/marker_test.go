@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"bytes"
+	"log/slog"
 	"path/filepath"
 	"testing"
 
@@ -12,10 +14,10 @@ import (
 
 func TestDirectoryBelongsToOneStore(t *testing.T) {
 	fsys := memfs.New(1)
-	require.NoError(t, claim(fsys, "store", "pebble"))
-	require.NoError(t, claim(fsys, "store", "pebble"))
+	require.NoError(t, claim(fsys, "store", "pebble", slog.New(slog.DiscardHandler)))
+	require.NoError(t, claim(fsys, "store", "pebble", slog.New(slog.DiscardHandler)))
 	after := fsys.Crash(memfs.KeepNone)
-	err := claim(after, "store", "commitlog")
+	err := claim(after, "store", "commitlog", slog.New(slog.DiscardHandler))
 	require.ErrorIs(t, err, ErrOtherStore)
 	require.ErrorContains(t, err, "storage=pebble")
 }
@@ -23,9 +25,45 @@ func TestDirectoryBelongsToOneStore(t *testing.T) {
 func TestDirectoryOfRocketMQIsCommitlogs(t *testing.T) {
 	fsys := memfs.New(1)
 	require.NoError(t, vfs.EnsureDir(fsys, filepath.Join("store", "commitlog")))
-	require.ErrorIs(t, claim(fsys, "store", "memory"), ErrOtherStore)
-	require.NoError(t, claim(fsys, "store", "commitlog"))
+	require.ErrorIs(t, claim(fsys, "store", "memory", slog.New(slog.DiscardHandler)), ErrOtherStore)
+	require.NoError(t, claim(fsys, "store", "commitlog", slog.New(slog.DiscardHandler)))
 	b, err := vfs.ReadFile(fsys, filepath.Join("store", markerName))
 	require.NoError(t, err)
 	require.Equal(t, "commitlog\n", string(b))
+}
+
+// BC-36 for the marker: its copy serves, the log of RocketMQ says itself whose it
+// is, and nobody guesses otherwise.
+func TestDamagedMarker(t *testing.T) {
+	for name, text := range map[string]string{"empty": "", "half": "peb", "over-long": "pebble\npebble\n", "zeros": "\x00\x00\x00\x00\x00\x00\x00"} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			fsys := memfs.New(1)
+			start := func(store string) error {
+				log.Reset()
+				return claim(fsys, "store", store, slog.New(slog.NewTextHandler(&log, nil)))
+			}
+			harm := func(name string) {
+				require.NoError(t, vfs.WriteFileAtomic(fsys, filepath.Join("store", name), []byte(text)))
+			}
+			require.NoError(t, start("pebble"))
+			for _, name := range []string{markerName, markerCopy} {
+				harm(name)
+				require.ErrorIs(t, start("commitlog"), ErrOtherStore)
+				require.NoError(t, start("pebble"))
+				require.Contains(t, log.String(), "damaged")
+				require.NoError(t, start("pebble"))
+				require.Empty(t, log.String(), "written again")
+			}
+			harm(markerName)
+			harm(markerCopy)
+			for _, store := range []string{"pebble", "commitlog"} {
+				require.ErrorContains(t, start(store), "write the name of its store")
+			}
+			require.NoError(t, vfs.EnsureDir(fsys, filepath.Join("store", "commitlog")))
+			require.ErrorIs(t, start("pebble"), ErrOtherStore)
+			require.NoError(t, start("commitlog"))
+			require.Contains(t, log.String(), "damaged")
+		})
+	}
 }

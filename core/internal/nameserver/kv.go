@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"sync"
@@ -18,7 +19,12 @@ import (
 const orderNamespace = "ORDER_TOPIC_CONFIG"
 
 // kvFile is RocketMQ's name of the file, and its text is RocketMQ's, too.
-const kvFile = "kvConfig.json"
+// kvCopy, beside it, holds the same: RocketMQ keeps the text before the last change
+// there, and reads it when the file cannot be used, as is done here.
+const (
+	kvFile = "kvConfig.json"
+	kvCopy = kvFile + ".bak"
+)
 
 type kvText struct {
 	Table map[string]map[string]string `json:"configTable"`
@@ -29,12 +35,13 @@ type kvText struct {
 type kvStore struct {
 	fs   vfs.FS // nil: in memory only
 	dir  string
+	log  *slog.Logger
 	mu   sync.Mutex // held by changes, over the write
 	data atomic.Pointer[map[string]map[string]string]
 }
 
-func newKV(fsys vfs.FS, dir string) *kvStore {
-	s := &kvStore{fs: fsys, dir: dir}
+func newKV(fsys vfs.FS, dir string, log *slog.Logger) *kvStore {
+	s := &kvStore{fs: fsys, dir: dir, log: log}
 	if dir == "" {
 		s.fs = nil
 	}
@@ -42,27 +49,41 @@ func newKV(fsys vfs.FS, dir string) *kvStore {
 	return s
 }
 
-// load reads the file; none is an empty configuration.
+// load reads the file, or its copy when it cannot be used; neither is an empty
+// configuration.
 func (s *kvStore) load() error {
 	if s.fs == nil {
 		return nil
 	}
-	name := filepath.Join(s.dir, kvFile)
-	b, err := vfs.ReadFile(s.fs, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	path, copied := filepath.Join(s.dir, kvFile), filepath.Join(s.dir, kvCopy)
+	table, err := s.read(path)
 	if err != nil {
-		return fmt.Errorf("key-value configuration of the name server: %w", err)
+		there := !errors.Is(err, fs.ErrNotExist)
+		var berr error
+		if table, berr = s.read(copied); berr != nil {
+			if !there && errors.Is(berr, fs.ErrNotExist) {
+				return nil
+			}
+			return fmt.Errorf("key-value configuration of the name server: %w; its copy: %w. Restore one of them, or remove both to start without", err, berr)
+		}
+		s.log.Warn("the key-value configuration cannot be used; taking its copy", "file", path, "copy", copied, "error", err)
+	}
+	if table != nil {
+		s.data.Store(&table)
+	}
+	return nil
+}
+
+func (s *kvStore) read(name string) (map[string]map[string]string, error) {
+	b, err := vfs.ReadFile(s.fs, name)
+	if err != nil {
+		return nil, err
 	}
 	var t kvText
 	if err := command.DecodeBody(b, &t); err != nil {
-		return fmt.Errorf("key-value configuration of the name server: %s: %w; repair the file or move it away", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if t.Table != nil {
-		s.data.Store(&t.Table)
-	}
-	return nil
+	return t.Table, nil
 }
 
 func (s *kvStore) get(namespace, key string) (string, bool) {
@@ -111,5 +132,11 @@ func (s *kvStore) write(data map[string]map[string]string) error {
 	if err := vfs.EnsureDir(s.fs, s.dir); err != nil {
 		return err
 	}
-	return vfs.WriteFileAtomic(s.fs, filepath.Join(s.dir, kvFile), b)
+	// The copy first: when the file then cannot be written, the old one is whole.
+	for _, name := range []string{kvCopy, kvFile} {
+		if err := vfs.WriteFileAtomic(s.fs, filepath.Join(s.dir, name), b); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -7,8 +7,10 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +21,8 @@ import (
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/vfs"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
+	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
 )
 
 type recorded struct {
@@ -352,14 +356,70 @@ func TestKVIsKept(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(dir, kvFile))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"configTable":{"n":{"l":"v-l"}}}`, string(b), "RocketMQ's text")
+}
 
-	require.NoError(t, os.WriteFile(filepath.Join(dir, kvFile), []byte("nonsense"), 0o600))
-	p := Params{Config: NewDefaultConfig()}
-	kept(&p)
-	s, err := New(p)
-	require.NoError(t, err)
-	require.ErrorContains(t, s.Start(t.Context()), kvFile)
-	require.NoError(t, s.Shutdown(context.Background()))
+// BC-36 for the file of the name server: whatever becomes of it, its copy serves;
+// without one the name server does not start, rather than with nothing.
+func TestDamagedKV(t *testing.T) {
+	const path, copied = "names/" + kvFile, "names/" + kvCopy
+	for name, damage := range map[string]func(b []byte) []byte{
+		"empty":     func([]byte) []byte { return nil },
+		"half":      func(b []byte) []byte { return b[:len(b)/2] },
+		"over-long": func(b []byte) []byte { return append(slices.Clone(b), b...) },
+		"zeros":     func(b []byte) []byte { return make([]byte, len(b)) },
+		"removed":   nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys := memfs.New(1)
+			var log bytes.Buffer
+			on := func(p *Params) {
+				p.FS, p.Settings = fsys, plugin.Settings{Dir: "names", Logger: slog.New(slog.NewTextHandler(&log, nil))}
+			}
+			put := func(k string) {
+				c := open(t, newServer(t, on))
+				require.Zero(t, c.call(command.ReqPutKVConfig, ext{"namespace": "n", "key": k, "value": "v"}, nil).code)
+			}
+			list := func() string {
+				return open(t, newServer(t, on)).call(command.ReqGetKVListByNamespace, ext{"namespace": "n"}, nil).body
+			}
+			put("k")
+			put("l")
+			harm := func(path string) {
+				b, err := vfs.ReadFile(fsys, path)
+				require.NoError(t, err)
+				if damage == nil {
+					require.NoError(t, fsys.Remove(path))
+				} else {
+					require.NoError(t, vfs.WriteFileAtomic(fsys, path, damage(b)))
+				}
+			}
+			harm(path)
+			require.JSONEq(t, `{"table":{"k":"v","l":"v"}}`, list())
+			require.Contains(t, log.String(), "taking its copy")
+			put("m")
+			log.Reset()
+			require.JSONEq(t, `{"table":{"k":"v","l":"v","m":"v"}}`, list())
+			require.Empty(t, log.String(), "the file is whole again")
+
+			faults := vfstest.NewFaults(fsys)
+			faults.Fail(vfstest.OpWrite, "*/"+kvFile+"*", 1, vfs.ErrNoSpace)
+			s := newServer(t, func(p *Params) { on(p); p.FS = faults })
+			require.NotZero(t, open(t, s).call(command.ReqPutKVConfig, ext{"namespace": "n", "key": "z", "value": "v"}, nil).code)
+			require.JSONEq(t, `{"table":{"k":"v","l":"v","m":"v"}}`, list(), "a full volume keeps what there was")
+
+			if damage == nil {
+				return // neither is there: a new name server
+			}
+			harm(path)
+			harm(copied)
+			p := Params{Config: NewDefaultConfig()}
+			on(&p)
+			s, err := New(p)
+			require.NoError(t, err)
+			require.ErrorContains(t, s.Start(t.Context()), kvCopy)
+			require.NoError(t, s.Shutdown(context.Background()))
+		})
+	}
 }
 
 func TestLifeCycle(t *testing.T) {

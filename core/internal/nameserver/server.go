@@ -58,7 +58,7 @@ func New(p Params) (*Server, error) {
 	}
 	set := p.Settings.WithDefaults()
 	s := &Server{
-		cfg: p.Config, clock: set.Clock, meter: set.Meter, kv: newKV(p.FS, set.Dir), large: make(chan struct{}, maxLarge),
+		cfg: p.Config, clock: set.Clock, meter: set.Meter, kv: newKV(p.FS, set.Dir, set.Logger), large: make(chan struct{}, maxLarge),
 		queries: set.Meter.Counter("nameserver_route_queries_total", "Route queries."),
 		unknown: set.Meter.Counter("nameserver_route_misses_total", "Route queries for topics that nobody registered."),
 	}
