@@ -123,10 +123,15 @@ func needsRawLog(t *testing.T, h Harness) {
 	}
 }
 
-// rounds is how often random runs repeat.
-func rounds(t *testing.T) int {
+// rounds is how often random runs repeat. Behind an adapter once will do for a
+// start: the store itself is tested where it is near.
+func (h Harness) rounds(t *testing.T) int {
 	t.Helper()
-	return int(envInt(t, "HARDPOINT_TEST_ROUNDS", 3))
+	def := int64(3)
+	if h.Form != InProcess {
+		def = 1
+	}
+	return int(envInt(t, "HARDPOINT_TEST_ROUNDS", def))
 }
 
 // envInt reads a number from the environment.

@@ -18,7 +18,7 @@ var modelCases = []testCase{
 // metamorphic does random operations and compares with the model.
 func metamorphic(t *testing.T, h Harness, mode storage.PublishMode) {
 	seed := envInt(t, "HARDPOINT_TEST_SEED", 0)
-	n := rounds(t)
+	n := h.rounds(t)
 	if seed != 0 {
 		n = 1
 	} else {
