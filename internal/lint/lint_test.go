@@ -35,6 +35,7 @@ func TestSources(t *testing.T) {
 		report(t, checkSleep(s))
 		report(t, checkEmbedding(s))
 		report(t, checkSkip(s))
+		report(t, checkFields(s))
 	}
 	report(t, checkPackages(sources))
 }
@@ -143,6 +144,8 @@ func TestSourceRulesFind(t *testing.T) {
 		"race and Alloc":     {"a/a_test.go", "package a\nfunc TestAlloc(t *testing.T) { if raceEnabled { t.Skip() } }", checkSkip, ""},
 		"race and no Alloc":  {"a/a_test.go", "package a\nfunc TestA(t *testing.T) { if raceEnabled { t.Skip() } }", checkSkip, "put Alloc in it"},
 		"another Skip":       {"a/a.go", "package a\nfunc f(r reader) { r.Skip(3) }", checkSkip, ""},
+		"many fields":        {"a/a.go", "package a\ntype a struct {\n x.B\n" + strings.Repeat("c, d int\n", 13) + "}", checkFields, "a/a.go:2: a has 27 fields"},
+		"fields in parts":    {"a/a.go", "package a\ntype a struct {\n b struct{" + strings.Repeat("c, d int\n", 12) + "}\n" + strings.Repeat("c int\n", 24) + "}", checkFields, ""},
 		"decorator embeds":   {"core/storage/storagemw/m.go", "package storagemw\n" + storageImport + "\ntype metrics struct { storage.Store }", checkEmbedding, "unwrapped"},
 		"base embeds":        {"core/storage/storagemw/base.go", "package storagemw\n" + storageImport + "\ntype Base struct { storage.Store }", checkEmbedding, ""},
 		"a Base elsewhere":   {"core/x/base.go", "package x\n" + storageImport + "\ntype Base struct { storage.Store }", checkEmbedding, "unwrapped"},

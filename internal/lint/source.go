@@ -12,6 +12,9 @@ import (
 // maxLines bounds a hand-written file that is not a test.
 const maxLines = 800
 
+// maxFields bounds a struct: one with more has several concerns.
+const maxFields = 25
+
 // source is one parsed Go file of the repository.
 type source struct {
 	path string // slash-separated, relative to the root
@@ -34,6 +37,34 @@ func checkSize(s source) []string {
 	}
 	return []string{fmt.Sprintf("%s has %d lines, more than %d: split it by concern, so that a reader finds the part he looks for by its file name",
 		s.path, lines, maxLines)}
+}
+
+// checkFields finds structs that hold more than one keeps in mind.
+func checkFields(s source) []string {
+	if s.test() || s.generated() {
+		return nil
+	}
+	var found []string
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok {
+			return true
+		}
+		st, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			return true
+		}
+		fields := 0
+		for _, f := range st.Fields.List {
+			fields += max(len(f.Names), 1)
+		}
+		if fields > maxFields {
+			found = append(found, fmt.Sprintf("%s: %s has %d fields, more than %d: put those that belong together into structs of their own",
+				s.at(spec), spec.Name.Name, fields, maxFields))
+		}
+		return true
+	})
+	return found
 }
 
 // checkInit finds init functions: what they register is hidden from main and

@@ -57,7 +57,7 @@ type Batch struct {
 	// refs counts unanswered groups and batches that the store has not freed.
 	refs  atomic.Int32
 	large bool
-	// counted is its part of Queue.largeBytes; images have none.
+	// counted is its part of large.bytes; images have none.
 	counted int
 }
 

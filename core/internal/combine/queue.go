@@ -29,36 +29,46 @@ type Queue struct {
 	deriver *message.Deriver // only its rules are used: topic names are always given
 	limit   int              // bytes of an ordinary batch
 
-	mu         sync.Mutex
-	open       *Batch // nil before Start and after stop
-	pool       []*Batch
-	made       int
-	larges     []*Batch
-	largeBytes int
-	room       chan struct{} // closed when there may be room again; nil: nobody waits
-	calm       chan struct{} // closed when nothing is under way; nil: nobody waits
-	stopped    bool
-	largeNext  bool // large and ordinary batches take turns
+	mu      sync.Mutex
+	open    *Batch // nil before Start and after stop
+	pool    []*Batch
+	made    int
+	large   large
+	room    chan struct{} // closed when there may be room again; nil: nobody waits
+	calm    chan struct{} // closed when nothing is under way; nil: nobody waits
+	stopped bool
 
-	running   atomic.Bool  // somebody has the turn
-	appending atomic.Bool  // the turn is inside Replicator.Append
-	since     atomic.Int64 // when that began, Unix nanoseconds; 0: it is not
-	over      atomic.Bool  // nobody else answers any more
+	turn      turn
 	imageLost atomic.Int64 // when a lost catalog image was told, Unix seconds
-	turnC     chan struct{}
 	replyC    chan struct{}
 
 	dmu  sync.Mutex
 	done []result
 
-	scratch  sync.Pool
-	ctx      context.Context
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup
-	batches  plugin.Counter
-	records  plugin.Counter
-	refusals plugin.Counter
+	scratch sync.Pool
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	count   counters
 }
+
+// large are the batches of one large message each, under Queue.mu.
+type large struct {
+	ready []*Batch
+	bytes int  // of all that are under way
+	next  bool // large and ordinary batches take turns
+}
+
+// turn is the right to call Replicator.Append.
+type turn struct {
+	held      atomic.Bool
+	passed    chan struct{} // to the goroutine of the queue
+	appending atomic.Bool   // it is inside Replicator.Append
+	since     atomic.Int64  // when that began, Unix nanoseconds; 0: it is not
+	over      atomic.Bool   // nobody else answers any more
+}
+
+type counters struct{ batches, records, refusals plugin.Counter }
 
 type result struct {
 	b        *Batch
@@ -71,10 +81,12 @@ type result struct {
 func New(k *kernel.Kernel) *Queue {
 	q := &Queue{
 		k: k, deriver: message.NewDeriver(k.Config().Index), limit: batchBytes,
-		turnC: make(chan struct{}, 1), replyC: make(chan struct{}, 1),
-		batches:  k.Meter.Counter("journal_batches_total", "Batches handed to the replicator."),
-		records:  k.Meter.Counter("journal_groups_total", "Groups (messages or client batches) handed to the replicator."),
-		refusals: k.Meter.Counter("journal_refusals_total", "Writes refused because the log did not take them in time."),
+		turn: turn{passed: make(chan struct{}, 1)}, replyC: make(chan struct{}, 1),
+		count: counters{
+			batches:  k.Meter.Counter("journal_batches_total", "Batches handed to the replicator."),
+			records:  k.Meter.Counter("journal_groups_total", "Groups (messages or client batches) handed to the replicator."),
+			refusals: k.Meter.Counter("journal_refusals_total", "Writes refused because the log did not take them in time."),
+		},
 	}
 	q.scratch.New = func() any { b := make([]byte, 0, 32<<10); return &b }
 	q.ctx, q.cancel = context.WithCancel(context.Background())
@@ -117,7 +129,7 @@ func (q *Queue) stop(ctx context.Context) error {
 	go func() { q.wg.Wait(); close(over) }()
 	select {
 	case <-over:
-		q.over.Store(true)
+		q.turn.over.Store(true)
 		q.abandon()
 		return nil
 	case <-ctx.Done():
@@ -128,11 +140,11 @@ func (q *Queue) stop(ctx context.Context) error {
 // abandon answers what never got its turn.
 func (q *Queue) abandon() {
 	q.mu.Lock()
-	left := q.larges
+	left := q.large.ready
 	if q.open != nil && len(q.open.Groups) > 0 {
 		left = append(left, q.open)
 	}
-	q.open, q.larges = nil, nil
+	q.open, q.large.ready = nil, nil
 	q.mu.Unlock()
 	for _, b := range left {
 		for b.writers.Load() != 0 {
@@ -185,7 +197,7 @@ func (q *Queue) Reserve(to Receiver, n Need) (Slot, error) {
 		select {
 		case <-wait:
 		case <-timer.C():
-			q.refusals.Add(uint64(n.Groups))
+			q.count.refusals.Add(uint64(n.Groups))
 			return Slot{}, q.busy()
 		}
 	}
@@ -199,8 +211,8 @@ func (q *Queue) reserveLarge(to Receiver, n Need) (Slot, error) {
 			q.mu.Unlock()
 			return Slot{}, refusedBecause(ErrStopped)
 		}
-		if q.largeBytes == 0 || q.largeBytes+n.Bytes <= largeBytes {
-			q.largeBytes += n.Bytes
+		if q.large.bytes == 0 || q.large.bytes+n.Bytes <= largeBytes {
+			q.large.bytes += n.Bytes
 			q.mu.Unlock()
 			if timer != nil {
 				timer.Stop()
@@ -215,7 +227,7 @@ func (q *Queue) reserveLarge(to Receiver, n Need) (Slot, error) {
 		select {
 		case <-wait:
 		case <-timer.C():
-			q.refusals.Add(uint64(n.Groups))
+			q.count.refusals.Add(uint64(n.Groups))
 			return Slot{}, q.busy()
 		}
 	}
@@ -228,7 +240,7 @@ func (q *Queue) makeLarge(to Receiver, n Need) Slot {
 	b.counted = n.Bytes
 	s := b.reserve(n, to)
 	q.mu.Lock()
-	q.larges = append(q.larges, b)
+	q.large.ready = append(q.large.ready, b)
 	q.mu.Unlock()
 	return s
 }
@@ -239,7 +251,7 @@ const stuckAfter = time.Second
 
 // stuck reports whether the Append under way takes too long.
 func (q *Queue) stuck() bool {
-	since := q.since.Load()
+	since := q.turn.since.Load()
 	return since != 0 && q.k.Clock.Now().UnixNano()-since > int64(stuckAfter)
 }
 
@@ -277,25 +289,25 @@ func (q *Queue) wakeRoom() {
 
 // Settle takes the turn of the log if nobody has it.
 func (q *Queue) Settle() {
-	if q.running.CompareAndSwap(false, true) {
-		q.turn(2)
+	if q.turn.held.CompareAndSwap(false, true) {
+		q.useTurn(2)
 	}
 }
 
 // slowRound is how long answers may wait for the rounds that follow theirs.
 const slowRound = time.Millisecond
 
-// turn holds the turn for some rounds, then gives it back or on, and answers.
-func (q *Queue) turn(rounds int) {
+// useTurn keeps the turn for some rounds, then gives it back or on, and answers.
+func (q *Queue) useTurn(rounds int) {
 	began := q.k.Clock.Now()
 	for i := 1; q.round(); i++ {
-		q.running.Store(false)
-		if !q.more() || !q.running.CompareAndSwap(false, true) {
+		q.turn.held.Store(false)
+		if !q.more() || !q.turn.held.CompareAndSwap(false, true) {
 			q.answer()
 			return
 		}
 		if i == rounds {
-			q.turnC <- struct{}{} // the turn goes with it; at most one is under way
+			q.turn.passed <- struct{}{} // the turn goes with it; at most one is under way
 			q.answer()
 			return
 		}
@@ -303,9 +315,9 @@ func (q *Queue) turn(rounds int) {
 			q.kick() // who was stored so far does not wait for the next round
 		}
 	}
-	q.running.Store(false)
-	if q.more() && q.running.CompareAndSwap(false, true) {
-		q.turnC <- struct{}{}
+	q.turn.held.Store(false)
+	if q.more() && q.turn.held.CompareAndSwap(false, true) {
+		q.turn.passed <- struct{}{}
 	}
 	q.answer()
 }
@@ -314,8 +326,8 @@ func (q *Queue) turnLoop() {
 	defer q.wg.Done()
 	for {
 		select {
-		case <-q.turnC:
-			q.turn(8)
+		case <-q.turn.passed:
+			q.useTurn(8)
 		case <-q.ctx.Done():
 			return
 		}
@@ -326,7 +338,7 @@ func (q *Queue) turnLoop() {
 func (q *Queue) more() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.openReady() || len(q.larges) > 0
+	return q.openReady() || len(q.large.ready) > 0
 }
 
 // openReady reports whether the open batch can be handed over: it holds
@@ -342,8 +354,8 @@ func (q *Queue) round() bool {
 	q.mu.Lock()
 	var b *Batch
 	switch {
-	case q.openReady() && !(q.largeNext && len(q.larges) > 0):
-		q.largeNext = true
+	case q.openReady() && !(q.large.next && len(q.large.ready) > 0):
+		q.large.next = true
 		b = q.open
 		if n := len(q.pool) - 1; n >= 0 {
 			q.open, q.pool = q.pool[n], q.pool[:n]
@@ -352,10 +364,10 @@ func (q *Queue) round() bool {
 			q.open = newBatch(q, q.limit, batchRecords, false)
 		}
 		q.wakeRoom()
-	case len(q.larges) > 0:
-		q.largeNext = false
-		b = q.larges[0]
-		q.larges = slices.Delete(q.larges, 0, 1)
+	case len(q.large.ready) > 0:
+		q.large.next = false
+		b = q.large.ready[0]
+		q.large.ready = slices.Delete(q.large.ready, 0, 1)
 	}
 	q.mu.Unlock()
 	if b == nil {
@@ -371,21 +383,21 @@ func (q *Queue) round() bool {
 
 func (q *Queue) append(b *Batch) {
 	n := len(b.Groups)
-	q.batches.Add(1)
-	q.records.Add(uint64(n))
+	q.count.batches.Add(1)
+	q.count.records.Add(uint64(n))
 	b.told.Store(0)
 	b.refs.Store(held + int32(n))
-	q.since.Store(q.k.Clock.Now().UnixNano())
-	q.appending.Store(true)
+	q.turn.since.Store(q.k.Clock.Now().UnixNano())
+	q.turn.appending.Store(true)
 	err := q.rep.Append(context.Background(), &b.Pending, q) // what is begun is not cancelled
-	q.appending.Store(false)
+	q.turn.appending.Store(false)
 	if q.stuck() { // who came meanwhile waits for this
-		q.since.Store(0)
+		q.turn.since.Store(0)
 		q.mu.Lock()
 		q.wakeRoom()
 		q.mu.Unlock()
 	}
-	q.since.Store(0)
+	q.turn.since.Store(0)
 	if err != nil { // nothing was ordered, and Done is not called
 		q.enqueue(result{b, 0, n, replication.NotStored, err})
 		q.unref(b, held)
@@ -446,9 +458,9 @@ func (q *Queue) Done(p *storage.Pending, from, to int, o replication.Outcome, er
 		q.unref(b, held-batches)
 	}
 	switch {
-	case q.over.Load():
+	case q.turn.over.Load():
 		q.answer() // a flush that was under way when the journal stopped
-	case !q.appending.Load():
+	case !q.turn.appending.Load():
 		// Inside Append the holder of the turn answers when it has given the
 		// turn back. It clears the flag before it looks, we enqueue before we
 		// look: one of us sees the other.
@@ -534,7 +546,7 @@ func (q *Queue) unref(b *Batch, n int32) {
 	q.mu.Lock()
 	starved := false
 	if b.large {
-		q.largeBytes -= b.counted
+		q.large.bytes -= b.counted
 		q.wakeRoom()
 	} else {
 		starved = len(q.pool) == 0 && q.made == maxBatches && q.open != nil && len(q.open.Groups) > 0
@@ -545,15 +557,15 @@ func (q *Queue) unref(b *Batch, n int32) {
 		q.calm = nil
 	}
 	q.mu.Unlock()
-	if starved && q.running.CompareAndSwap(false, true) {
-		q.turnC <- struct{}{} // there is room for one: only who has the turn puts it in
+	if starved && q.turn.held.CompareAndSwap(false, true) {
+		q.turn.passed <- struct{}{} // there is room for one: only who has the turn puts it in
 	}
 }
 
 // idle reports whether everything that was brought has been answered. The caller
 // holds mu.
 func (q *Queue) idle() bool {
-	return q.open != nil && len(q.open.Groups) == 0 && len(q.pool)+1 == q.made && q.largeBytes == 0
+	return q.open != nil && len(q.open.Groups) == 0 && len(q.pool)+1 == q.made && q.large.bytes == 0
 }
 
 // Idle returns when everything that was brought has been answered, or with ctx's
