@@ -172,6 +172,6 @@ sends like a broker. Compare a broker's throughput with that of this server unde
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:10920", "`address` to serve")
-	c.Flags().StringVar(&file, "file", "", "`file` to write, up to 1 GiB round and round; empty: nothing is written")
+	c.Flags().StringVar(&file, "file", "", "`file` to write from start to end, emptied at 16 GiB; empty: nothing is written")
 	return c
 }

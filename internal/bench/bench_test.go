@@ -121,9 +121,9 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 // serveFloor runs a floor for the length of a test.
-func serveFloor(t *testing.T, file string) *Floor {
+func serveFloor(t *testing.T, file string, size int64) *Floor {
 	t.Helper()
-	f := &Floor{File: file}
+	f := &Floor{File: file, FileSize: size}
 	ctx, cancel := context.WithCancel(context.Background())
 	require.NoError(t, f.Listen(ctx, "127.0.0.1:0"))
 	done := make(chan error, 1)
@@ -139,7 +139,7 @@ func serveFloor(t *testing.T, file string) *Floor {
 
 func TestFloor(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "floor")
-	f := serveFloor(t, file)
+	f := serveFloor(t, file, 0)
 	res, err := Produce(t.Context(), Options{Broker: f.Address(), Connections: 2, Depth: 8, Size: 100, Count: 1000})
 	require.NoError(t, err)
 	require.EqualValues(t, 1000, res.Messages)
@@ -148,6 +148,19 @@ func TestFloor(t *testing.T) {
 	st, err := os.Stat(file)
 	require.NoError(t, err)
 	require.Greater(t, st.Size(), int64(100_000), "what was read was written")
+}
+
+// A floor that runs for long fills no disk.
+func TestFloorBeginsAnew(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "floor")
+	f := serveFloor(t, file, 50_000)
+	res, err := Produce(t.Context(), Options{Broker: f.Address(), Connections: 1, Depth: 8, Size: 1000, Count: 1000})
+	require.NoError(t, err)
+	require.EqualValues(t, 1000, res.Messages)
+	require.Empty(t, res.Errors)
+	st, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Less(t, st.Size(), int64(100_000), "1 MB went through")
 }
 
 func TestAgainstABroker(t *testing.T) {
@@ -195,7 +208,7 @@ func TestAgainstABroker(t *testing.T) {
 }
 
 func TestInterruptTellsWhatWasMeasured(t *testing.T) {
-	f := serveFloor(t, "")
+	f := serveFloor(t, "", 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	res, err := Produce(ctx, Options{Broker: f.Address(), Duration: time.Hour, Progress: func(p Progress) {
 		if p.PerSec > 0 {

@@ -16,7 +16,10 @@ import (
 // frames, writes what one read brought with one pwrite and answers as a broker
 // would. It keeps nothing that could be read again.
 type Floor struct {
-	// File is written, FileSize bytes round and round; empty: nothing is.
+	// File is written from its start to its end, as a log is: a page that is
+	// written for the first time costs the kernel several times what one costs
+	// that is overwritten. At FileSize bytes (0: 16 GiB) it is emptied and begun
+	// anew. Empty: nothing is written.
 	File     string
 	FileSize int64
 
@@ -35,10 +38,10 @@ func (f *Floor) Listen(ctx context.Context, address string) error {
 		return err
 	}
 	if f.File != "" {
-		if f.FileSize < command.MaxFrame {
-			f.FileSize = 1 << 30
+		if f.FileSize == 0 {
+			f.FileSize = 16 << 30
 		}
-		if f.file, err = os.OpenFile(f.File, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		if f.file, err = os.OpenFile(f.File, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 			return errors.Join(err, l.Close())
 		}
 	}
@@ -140,9 +143,15 @@ func (f *Floor) serve(nc net.Conn) error {
 // write puts b behind what the other connections wrote.
 func (f *Floor) write(b []byte) error {
 	n := int64(len(b))
-	at := (f.tail.Add(n) - n) % f.FileSize
+	at := f.tail.Add(n) - n
 	if _, err := f.file.WriteAt(b, at); err != nil {
 		return fmt.Errorf("writing the floor's file: %w", err)
+	}
+	if at < f.FileSize && at+n >= f.FileSize { // true for one of the writers
+		f.tail.Store(0)
+		if err := f.file.Truncate(0); err != nil {
+			return fmt.Errorf("emptying the floor's file: %w", err)
+		}
 	}
 	return nil
 }
