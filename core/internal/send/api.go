@@ -43,19 +43,16 @@ func (s *Send) Record(_ context.Context, r *api.SendRequest) (*message.Record, s
 	for name, value := range r.Properties {
 		props = message.AppendProperty(props, name, value)
 	}
-	rec := message.Record{
+	e := entry{rec: message.Record{
 		Topic: topic.Config.TopicName, QueueID: queue, Flag: r.Flag, BornTime: born.UnixMilli(),
 		BornHost: s.k.StoreHost, StoreHost: s.k.StoreHost, Body: r.Body,
 		Properties: props, BrokerProperties: s.k.Config().BrokerProperties,
-	}
+	}}
+	e.facts.Scan(props)
 	st := connState{s: s}
-	var f message.Facts
-	f.Scan(rec.Properties)
-	var g group
-	if err := st.add(&rec, &f, &g); err != nil {
+	if err := st.add(&e, &group{}); err != nil {
 		return nil, "", err
 	}
-	e := &st.recs[0]
 	if seg := s.k.Sequencer.Segment(); int64(e.size)+message.BlankSize > seg {
 		return nil, "", tooLarge(e.size, seg)
 	}
