@@ -120,14 +120,8 @@ func (c *Conn) dispatch(f *command.Frame) {
 		return
 	}
 	defer func() {
-		// A fault in one handler must not take the broker down: the reference
-		// answers an exception with code 1, too.
 		if p := recover(); p != nil {
-			if broken, ok := p.(InvariantError); ok {
-				panic(broken)
-			}
-			c.k.Log.Error("a request handler panicked", "code", c.hdr.Code, "peer", c.Peer.Remote(), "panic", p, "stack", string(debug.Stack()))
-			r.Error(command.RespSystemError, fmt.Sprintf("internal error while serving request %d: %v", c.hdr.Code, p))
+			r.Error(command.RespSystemError, c.Recovered(p, c.hdr.Code).Error())
 		}
 	}()
 	h(r)
@@ -267,3 +261,14 @@ func (c *Conn) Version() int32 { return c.hdr.Version }
 
 // Kernel returns the kernel of the connection.
 func (c *Conn) Kernel() *Kernel { return c.k }
+
+// Recovered reports what a request's handler panicked with and is the error to
+// answer: a fault in one handler must not take the broker down, and the reference
+// answers an exception with code 1, too. An [InvariantError] panics on.
+func (c *Conn) Recovered(p any, code int32) error {
+	if broken, ok := p.(InvariantError); ok {
+		panic(broken)
+	}
+	c.k.Log.Error("a request handler panicked", "code", code, "peer", c.Peer.Remote(), "panic", p, "stack", string(debug.Stack()))
+	return fmt.Errorf("internal error while serving request %d: %v", code, p)
+}

@@ -87,11 +87,19 @@ func (s *Send) Collect(c *kernel.Conn, h *command.Header, f *command.Frame) {
 		t.Flags = flagOneway
 	}
 	first := len(st.recs)
-	if err := st.take(h, f, &t); err != nil {
+	refuse := func(err error) {
 		clear(st.recs[first:])
 		st.recs = st.recs[:first]
 		s.refused.Add(1)
 		st.refuse(&t, err)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			refuse(c.Recovered(p, h.Code))
+		}
+	}()
+	if err := st.take(h, f, &t); err != nil {
+		refuse(err)
 	}
 }
 

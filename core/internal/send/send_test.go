@@ -495,3 +495,31 @@ func TestLargeMessages(t *testing.T) {
 		require.Contains(t, r.Remark, "mappedFileSizeCommitLog")
 	})
 }
+
+// faulty panics on look-up of one topic.
+type faulty struct{ kernel.Topics }
+
+func (f faulty) Lookup(name []byte) *kernel.Topic {
+	if string(name) == "Faulty" {
+		panic("a fault in the table of topics")
+	}
+	return f.Topics.Lookup(name)
+}
+
+// A fault while one message is taken is answered and costs the others of the
+// same read nothing.
+func TestFaultInOneSend(t *testing.T) {
+	e := enginetest.Start(t, enginetest.Options{})
+	e.K.Topics = faulty{e.K.Topics}
+	c := e.Connect(t)
+	send := func(topic string) *enginetest.Reply {
+		m := enginetest.Message{Topic: topic}
+		return c.Do(command.ReqSendMessageV2, m.Header(false), []byte("x"))
+	}
+	require.Zero(t, send("Sound").Code)
+	r := send("Faulty")
+	require.Equal(t, command.RespSystemError, r.Code)
+	require.Contains(t, r.Remark, "a fault in the table of topics")
+	require.True(t, e.HasLog("panicked", "a fault in the table of topics"))
+	require.Zero(t, send("Sound").Code)
+}
