@@ -47,32 +47,42 @@ func TestFailedFlushOfIndexesIsFinal(t *testing.T) {
 	require.ErrorIs(t, r.s.flushDerived(true), vfstest.ErrInjected)
 }
 
+// TestShortWriteKeepsNothing cuts the write of a batch behind its second record:
+// what reached the file is wiped, whether the store goes on or dies at once.
 func TestShortWriteKeepsNothing(t *testing.T) {
 	for _, full := range []bool{false, true} {
-		r, f, d := faulty(t, nil)
-		for range 5 {
-			require.NoError(t, r.send(queueN(0), 300))
+		for _, dies := range []bool{false, true} {
+			r, f, d := faulty(t, nil)
+			for range 5 {
+				require.NoError(t, r.send(queueN(0), 300))
+			}
+			tail := r.s.State().Tail
+			p := r.several(3, 300)
+			rule := vfstest.Rule{Op: vfstest.OpWrite, Path: "*/commitlog/*", Short: int(p.Units[2].At-p.At) + 50, For: 1}
+			if full {
+				rule.Err = vfs.ErrNoSpace
+			}
+			f.Add(rule)
+			err := r.s.Append(t.Context(), &p.Batches[0])
+			require.Error(t, err)
+			require.NoError(t, r.seq.Rewind(p))
+			require.NotErrorIs(t, err, storage.ErrFailed)
+			require.Equal(t, full, isFull(err))
+			require.Equal(t, tail, r.s.State().Tail)
+			r.verify()
+			if !dies {
+				require.NoError(t, r.send(queueN(0), 20))
+				require.NoError(t, r.send(queueN(1), 20))
+				r.verify()
+			}
+			tail = r.s.State().Tail
+			d.crash(memfs.KeepAll)
+			_ = r.s.Shutdown(background(t))
+			r.start()
+			require.Empty(t, r.s.State().Damaged, "what the failed write left was wiped")
+			require.Equal(t, tail, r.s.State().Tail)
+			r.verify()
 		}
-		tail := r.s.State().Tail
-		rule := vfstest.Rule{Op: vfstest.OpWrite, Path: "*/commitlog/*", Short: 200, For: 1}
-		if full {
-			rule.Err = vfs.ErrNoSpace
-		}
-		f.Add(rule)
-		err := r.send(queueN(0), 300)
-		require.Error(t, err)
-		require.NotErrorIs(t, err, storage.ErrFailed)
-		require.Equal(t, full, isFull(err))
-		require.Equal(t, tail, r.s.State().Tail)
-		r.verify()
-		require.NoError(t, r.send(queueN(0), 20))
-		require.NoError(t, r.send(queueN(1), 20))
-		r.verify()
-		d.crash(memfs.KeepAll)
-		_ = r.s.Shutdown(background(t))
-		r.start()
-		require.Empty(t, r.s.State().Damaged, "what the failed write left was wiped")
-		r.verify()
 	}
 }
 
