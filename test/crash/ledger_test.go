@@ -104,6 +104,12 @@ func (l *ledger) verify(addr string, all bool) error {
 		l.ends = [queues]int64{}
 	}
 	for q := range int32(queues) {
+		if first, _, err := c.Range(topic, q); err != nil {
+			return err
+		} else if first != 0 {
+			return fmt.Errorf("%s/%d begins at %d, and nothing was expired", topic, q, first)
+		}
+		// Offsets without a gap, each of the record that states it.
 		end, err := c.ReadQueue(topic, q, l.ends[q], func(v *message.View) error {
 			id, err := l.check(v)
 			if err != nil {

@@ -65,53 +65,79 @@ func noSpace(t *testing.T, s harness.Store) {
 		l.acked[id] = ack{r.QueueID, r.QueueOffset, at}
 		return 0, err
 	}
-	for refused := 0; refused < 20; {
-		code, err := send()
-		switch {
-		case err != nil:
-			t.Fatalf("after %d acknowledged messages: %v", len(l.acked), err)
-		case code == 0 && len(l.acked) > 60*mib/8000:
-			t.Fatal("more was acknowledged than the file system holds")
-		case code == 0:
-			refused = 0
-		case code == command.RespServiceNotAvailable:
-			refused++
-		default:
-			t.Fatalf("a full file system is answered with code %d %s, not %d", code, command.ResponseName(code), command.RespServiceNotAvailable)
+	// untilRefused sends until twenty in a row are refused.
+	untilRefused := func() {
+		t.Helper()
+		for refused := 0; refused < 20; {
+			code, err := send()
+			switch {
+			case err != nil:
+				t.Fatalf("after %d acknowledged messages: %v", len(l.acked), err)
+			case code == 0 && len(l.acked) > 60*mib/8000:
+				t.Fatal("more was acknowledged than the file system holds")
+			case code == 0:
+				refused = 0
+			case code == command.RespServiceNotAvailable:
+				refused++
+			default:
+				t.Fatalf("a full file system is answered with code %d %s, not %d", code, command.ResponseName(code), command.RespServiceNotAvailable)
+			}
+		}
+		if err := l.verify(n.Addr, true); err != nil {
+			t.Fatalf("reads while the file system is full: %v", err)
 		}
 	}
+	untilRefused()
 	t.Logf("full after %d messages", len(l.acked))
-	if err := l.verify(n.Addr, true); err != nil {
-		t.Fatalf("reads while the file system is full: %v", err)
-	}
 	if !n.Running() {
 		t.Fatal("the broker ended because the file system is full")
 	}
-	if s.Name == "commitlog" {
-		startFull(t, n, dir, l, send)
-		if c, err = harness.Dial(n.Addr); err != nil {
+	// The process that refused takes sends again, as soon as there is room.
+	pid := n.Pid()
+	roomAgain := func(file string) {
+		t.Helper()
+		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
-	}
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
-	var last string
-	if !harness.Poll(30*time.Second, func() bool {
-		code, err := send()
-		last = fmt.Sprint(code, err)
-		return err == nil && code == 0
-	}) {
-		t.Fatalf("no send is accepted 30 s after there is room again: %s", last)
-	}
-	for range 100 {
-		if code, err := send(); err != nil || code != 0 {
-			t.Fatalf("a send after there is room again: %d, %v", code, err)
+		var last string
+		if !harness.Poll(30*time.Second, func() bool {
+			code, err := send()
+			last = fmt.Sprint(code, err)
+			return err == nil && code == 0
+		}) {
+			t.Fatalf("no send is accepted 30 s after there is room again: %s", last)
+		}
+		for range 100 {
+			if code, err := send(); err != nil || code != 0 {
+				t.Fatalf("a send after there is room again: %d, %v", code, err)
+			}
+		}
+		if err := l.verify(n.Addr, true); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if err := l.verify(n.Addr, true); err != nil {
-		t.Fatal(err)
+	roomAgain(ballast)
+	if n.Pid() != pid {
+		t.Fatal("the broker was started anew")
+	}
+	if s.Name == "commitlog" {
+		// Started on a file system that is full to the last byte, after a clean
+		// end and after a kill.
+		rest := filepath.Join(dir, "rest")
+		fillUp(t, rest)
+		for _, stop := range []func(){n.Stop, n.Kill} {
+			stop()
+			n.Start()
+			if c, err = harness.Dial(n.Addr); err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if err := l.verify(n.Addr, true); err != nil {
+				t.Fatalf("reads after a start on a full file system: %v", err)
+			}
+			untilRefused() // what is reserved may be used
+		}
+		roomAgain(rest)
 	}
 	n.Kill()
 	n.Start()
@@ -123,26 +149,19 @@ func noSpace(t *testing.T, s harness.Store) {
 	}
 }
 
-// startFull fills the rest of the file system and starts the broker on it, after
-// a clean end and after a kill.
-func startFull(t *testing.T, n *harness.Node, dir string, l *ledger, send func() (int32, error)) {
-	rest, err := os.Create(filepath.Join(dir, "rest"))
+// fillUp writes a file until nothing fits any more.
+func fillUp(t *testing.T, name string) {
+	t.Helper()
+	f, err := os.Create(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for size := 1 << 20; size > 0; {
-		if _, err := rest.Write(make([]byte, size)); err != nil {
+		if _, err := f.Write(make([]byte, size)); err != nil {
 			size /= 2
 		}
 	}
-	if err := rest.Close(); err != nil {
+	if err := f.Close(); err != nil {
 		t.Fatal(err)
-	}
-	for _, stop := range []func(){n.Stop, n.Kill} {
-		stop()
-		n.Start()
-		if err := l.verify(n.Addr, true); err != nil {
-			t.Fatalf("reads after a start on a full file system: %v", err)
-		}
 	}
 }
