@@ -28,8 +28,8 @@ func sendAll(t testing.TB, p rocketmq.Producer, topic string, keys []string) {
 }
 
 // probe sends rounds of messages over all queues until each member consumed
-// those of as many queues as it should have.
-func probe(t *testing.T, p rocketmq.Producer, topic, name string, queues int, want []int, members ...*collector) {
+// those of as many queues as it should have. It returns the keys of all rounds.
+func probe(t *testing.T, p rocketmq.Producer, topic, name string, queues int, want []int, members ...*collector) (sent []string) {
 	t.Helper()
 	round := 0
 	var got [][]int
@@ -40,6 +40,7 @@ func probe(t *testing.T, p rocketmq.Producer, topic, name string, queues int, wa
 		round++
 		keys := numbered(fmt.Sprintf("%s-probe-%d", name, round), 2*queues)
 		sendAll(t, p, topic, keys)
+		sent = append(sent, keys...)
 		arrived := harness.Poll(5*time.Second, func() bool {
 			have := map[string]bool{}
 			for _, m := range members {
@@ -68,6 +69,22 @@ func probe(t *testing.T, p rocketmq.Producer, topic, name string, queues int, wa
 		t.Fatalf("%s: after %d rounds the members consume from queues %v, wanted are %v of %d", name, round, got, want, queues)
 	}
 	t.Logf("%s: balanced after %d rounds: %v", name, round, got)
+	return sent
+}
+
+// atLeastOnce requires that each key came to one of the members.
+func atLeastOnce(t *testing.T, keys []string, members ...*collector) {
+	t.Helper()
+	var missing []string
+	if !harness.Poll(60*time.Second, func() bool {
+		missing = keys
+		for _, m := range members {
+			_, missing = m.of(missing)
+		}
+		return len(missing) == 0
+	}) {
+		t.Fatalf("%d of %d messages came to no member, e.g. %v", len(missing), len(keys), missing[:min(5, len(missing))])
+	}
 }
 
 // exactlyOnce requires that each key came once to one of the members.
@@ -108,24 +125,26 @@ func TestClustering(t *testing.T) {
 		}
 
 		a, _ := member()
-		probe(t, p, topic, "one", queues, []int{6}, a)
+		sent := probe(t, p, topic, "one", queues, []int{6}, a)
 		b, leaver := member()
-		probe(t, p, topic, "joined", queues, []int{3, 3}, a, b)
+		sent = append(sent, probe(t, p, topic, "joined", queues, []int{3, 3}, a, b)...)
 		c := startMember(t, n.Namesrv, group, topic, "clustering")
-		probe(t, p, topic, "joined-again", queues, []int{2, 2, 2}, a, b, c.seen)
+		sent = append(sent, probe(t, p, topic, "joined-again", queues, []int{2, 2, 2}, a, b, c.seen)...)
 		keys := numbered("three", 300)
 		sendAll(t, p, topic, keys)
 		exactlyOnce(t, keys, a, b, c.seen)
 
 		c.kill()
 		began := time.Now()
-		probe(t, p, topic, "crashed", queues, []int{3, 3}, a, b)
+		sent = append(sent, probe(t, p, topic, "crashed", queues, []int{3, 3}, a, b)...)
 		t.Logf("the queues of a crashed member were taken over within %v", time.Since(began).Round(time.Millisecond))
 		require.NoError(t, leaver.Shutdown())
-		probe(t, p, topic, "left", queues, []int{6}, a)
+		sent = append(sent, probe(t, p, topic, "left", queues, []int{6}, a)...)
 		keys = numbered("last", 100)
 		sendAll(t, p, topic, keys)
 		exactlyOnce(t, keys, a)
+		// Also of what was sent while queues changed hands nothing is lost.
+		atLeastOnce(t, sent, a, b, c.seen)
 	})
 }
 
