@@ -166,7 +166,7 @@ func checkRecordOf(t testing.TB, e *sent, i int, v *message.View) {
 		return string(p)
 	}
 	queue := message.Queue{Topic: string(v.Topic), ID: v.QueueID}
-	own := message.Queue{Topic: e.Topic, ID: e.Queue}
+	want := message.Queue{Topic: e.Topic, ID: e.Queue}
 	level, delayed := strings.CutPrefix(e.Kind, "delayed, level ")
 	batch := strings.HasPrefix(e.Kind, "batch")
 	switch {
@@ -175,14 +175,14 @@ func checkRecordOf(t testing.TB, e *sent, i int, v *message.View) {
 		require.NoError(t, err)
 		require.Equal(t, message.Queue{Topic: message.ScheduleTopic, ID: int32(n - 1)}, queue)
 		require.Equal(t, level, property("DELAY"))
-		require.Equal(t, own, message.Queue{Topic: property("REAL_TOPIC"), ID: atoi(t, property("REAL_QID"))})
+		require.Equal(t, want, message.Queue{Topic: property("REAL_TOPIC"), ID: atoi(t, property("REAL_QID"))})
 	case strings.HasPrefix(e.Kind, "transaction"):
 		require.Equal(t, message.Queue{Topic: "RMQ_SYS_TRANS_HALF_TOPIC"}, queue)
 		require.Equal(t, "true", property("TRAN_MSG"))
-		require.Equal(t, own, message.Queue{Topic: property("REAL_TOPIC"), ID: atoi(t, property("REAL_QID"))})
+		require.Equal(t, want, message.Queue{Topic: property("REAL_TOPIC"), ID: atoi(t, property("REAL_QID"))})
 		require.Equal(t, e.Offset, v.QueueOffset)
 	default:
-		require.Equal(t, own, queue)
+		require.Equal(t, want, queue)
 		require.Equal(t, e.Offset+int64(i), v.QueueOffset)
 	}
 	if !batch {
@@ -233,7 +233,7 @@ func checkManifest(t *testing.T, s *Store, m []sent) {
 			uniq, _ := message.Property(v.Properties, message.PropUniqueKey)
 			keys, _ := message.Property(v.Properties, message.PropKeys)
 			for _, key := range append(strings.Fields(string(keys)), string(uniq)) {
-				if key == "" { // a batch made without unique keys
+				if key == "" || strings.HasPrefix(key, "group-") && k%16 != 0 { // a batch without unique keys; keys that 357 messages share
 					continue
 				}
 				at, err = s.Find(t.Context(), storage.KeyQuery{Topic: string(v.Topic), Key: key, From: 0, To: 1 << 60, Max: 1 << 20}, at)

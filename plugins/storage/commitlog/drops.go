@@ -2,11 +2,9 @@ package commitlog
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
+	"log/slog"
 
 	"github.com/hardpointmq/hardpoint/core/message"
-	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/vfs"
 )
 
@@ -24,18 +22,12 @@ type droppedQueue struct {
 	Below message.Position `json:"below"`
 }
 
-func (d *dropped) load(fsys vfs.FS, name string) error {
-	b, err := vfs.ReadFile(fsys, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(b, d); err != nil {
-		return &storage.CorruptError{File: name, Reason: "it should list dropped queues; remove it if none of them matters", Err: err}
-	}
-	return nil
+func (d *dropped) load(fsys vfs.FS, name string, log *slog.Logger) error {
+	_, err := readCopied(fsys, name, log, func(b []byte) error {
+		*d = dropped{}
+		return json.Unmarshal(b, d)
+	}, "it should list dropped queues; remove it and its copy if none of them matters")
+	return err
 }
 
 // covers reports whether the record at pos belongs to a queue that was dropped
@@ -74,5 +66,5 @@ func (d *dropped) save(fsys vfs.FS, name string, first message.Position) error {
 	if err != nil {
 		return err
 	}
-	return vfs.WriteFileAtomic(fsys, name, append(b, '\n'))
+	return writeCopied(fsys, name, append(b, '\n'))
 }

@@ -1,12 +1,14 @@
 package commitlog
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
@@ -18,7 +20,7 @@ const (
 	cutFile      = "hardpoint.cut"
 )
 
-// identity is the content of hardpoint.log.
+// identity is the content of hardpoint.log and of its copy.
 type identity struct {
 	LogID   string `json:"logId"`
 	Segment int64  `json:"segment"`
@@ -27,17 +29,20 @@ type identity struct {
 }
 
 // readIdentity returns nil when there is none.
-func readIdentity(fsys vfs.FS, name string) (*identity, error) {
-	b, err := vfs.ReadFile(fsys, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
+func readIdentity(fsys vfs.FS, name string, log *slog.Logger) (*identity, error) {
 	var id identity
-	if err := json.Unmarshal(b, &id); err != nil || id.LogID == "" || id.Segment <= 0 {
-		return nil, &storage.CorruptError{File: name, Reason: "it should name the log's id and segment size; restore it, or remove it to adopt the directory as a new log id", Err: err}
+	found, err := readCopied(fsys, name, log, func(b []byte) error {
+		id = identity{}
+		if err := json.Unmarshal(b, &id); err != nil {
+			return err
+		}
+		if id.LogID == "" || id.Segment <= 0 {
+			return errors.New("a field is missing")
+		}
+		return nil
+	}, "it should name the log's id and segment size; restore it, or remove it and its copy to adopt the directory as a new log id")
+	if err != nil || !found {
+		return nil, err
 	}
 	return &id, nil
 }
@@ -47,7 +52,60 @@ func writeIdentity(fsys vfs.FS, name string, id *identity) error {
 	if err != nil {
 		return err
 	}
-	return vfs.WriteFileAtomic(fsys, name, append(b, '\n'))
+	return writeCopied(fsys, name, append(b, '\n'))
+}
+
+// copySuffix marks the copy of a small file that nothing else could replace.
+const copySuffix = ".bak"
+
+// writeCopied replaces a file, then its copy.
+func writeCopied(fsys vfs.FS, name string, b []byte) error {
+	if err := vfs.WriteFileAtomic(fsys, name, b); err != nil {
+		return err
+	}
+	return vfs.WriteFileAtomic(fsys, name+copySuffix, b)
+}
+
+// readCopied gives parse the content of a file or, where that is missing or
+// damaged, of its copy, and makes both the same again. false: there is neither.
+// should says what stands in it, for the error when neither can be used.
+func readCopied(fsys vfs.FS, name string, log *slog.Logger, parse func([]byte) error, should string) (bool, error) {
+	var damage error
+	usable := func(name string) ([]byte, bool, error) {
+		b, err := vfs.ReadFile(fsys, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, false, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		if err := parse(b); err != nil {
+			damage = &storage.CorruptError{File: name, Reason: should, Err: err}
+			return b, false, nil
+		}
+		return b, true, nil
+	}
+	b, ok, err := usable(name)
+	if err != nil {
+		return false, err
+	}
+	from, to := name, name+copySuffix
+	if ok {
+		if other, err := vfs.ReadFile(fsys, to); err == nil && bytes.Equal(other, b) {
+			return true, nil
+		}
+	} else {
+		from, to = to, from
+		if b, ok, err = usable(from); err != nil || !ok {
+			return false, errors.Join(err, damage)
+		}
+		log.Warn("a file of the log is damaged or missing; its copy is used", "file", to, "copy", from)
+	}
+	// A disk that is full is no reason not to serve.
+	if err := vfs.WriteFileAtomic(fsys, to, b); err != nil {
+		log.Warn("a file of the log and its copy could not be made the same", "file", to, "error", err)
+	}
+	return true, nil
 }
 
 func newLogID() string {

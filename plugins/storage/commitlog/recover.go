@@ -62,7 +62,7 @@ type recovery struct {
 // recover opens the directory; the lock is held.
 func (s *Store) recover(ctx context.Context) error {
 	var r recovery
-	id, err := readIdentity(s.fs, s.path.identity)
+	id, err := readIdentity(s.fs, s.path.identity, s.p.Logger)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (s *Store) recover(ctx context.Context) error {
 		s.writer.unmarked = true
 		s.p.Logger.Warn("the disk is full: the store serves reads, and takes no writes until there is space", "file", s.path.abort)
 	}
-	if err := s.dropped.load(s.fs, s.path.droppedFile); err != nil {
+	if err := s.dropped.load(s.fs, s.path.droppedFile, s.p.Logger); err != nil {
 		return err
 	}
 	if err := s.finishCut(&r); err != nil {

@@ -1,10 +1,12 @@
 package commitlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -280,12 +282,81 @@ func TestIdentity(t *testing.T) {
 	other.LogID = "another"
 	require.ErrorIs(t, build(t, r.fs, other, nil).Start(t.Context()), storage.ErrIdentity)
 	// A foreign directory takes the size from its files.
-	require.NoError(t, r.fs.Remove(s.path.identity))
+	require.NoError(t, errors.Join(r.fs.Remove(s.path.identity), r.fs.Remove(s.path.identity+copySuffix)))
 	other = r.params
 	other.Segment = 2 * rigSegment
 	require.ErrorIs(t, build(t, r.fs, other, nil).Start(t.Context()), storage.ErrIdentity)
 	r.start()
 	r.verify()
+}
+
+// TestDamagedStateFiles is BC-36 for the small files of the log that nothing else
+// could replace: whatever becomes of one, its copy serves and makes it whole.
+func TestDamagedStateFiles(t *testing.T) {
+	damages := map[string]func(b []byte) []byte{
+		"empty":     func([]byte) []byte { return nil },
+		"half":      func(b []byte) []byte { return b[:len(b)/2] },
+		"over-long": func(b []byte) []byte { return append(bytes.Clone(b), b[:min(100, len(b))]...) },
+		"zeros":     func(b []byte) []byte { return make([]byte, len(b)) },
+		"removed":   nil,
+	}
+	for _, name := range []string{identityFile, droppedFile} {
+		for how, damage := range damages {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				d := newDisk(3)
+				r := newRig(t, d, storage.Immediate, nil)
+				for i := range 30 {
+					require.NoError(t, r.send(queueN(i%3), 100))
+				}
+				require.NoError(t, r.s.Drop(t.Context(), []message.Queue{queueN(1)}))
+				r.sent = slices.DeleteFunc(r.sent, func(x record) bool { return x.queue == queueN(1) })
+				id := r.s.State().LogID
+				seen := func() {
+					t.Helper()
+					require.Equal(t, id, r.s.State().LogID)
+					for _, x := range r.sent {
+						units, _ := readQueue(t, r.s, x.queue)
+						require.Len(t, units, 10)
+					}
+					units, _ := readQueue(t, r.s, queueN(1))
+					require.Empty(t, units, "what was dropped stays so")
+				}
+				path := filepath.Join(r.dir, name)
+				harm := func(path string) {
+					t.Helper()
+					b, err := vfs.ReadFile(r.fs, path)
+					require.NoError(t, err)
+					if damage == nil {
+						require.NoError(t, r.fs.Remove(path))
+					} else {
+						require.NoError(t, vfs.WriteFileAtomic(r.fs, path, damage(b)))
+					}
+				}
+				for _, first := range []string{path, path + copySuffix} {
+					r.kill(d)
+					harm(first)
+					// The queues are made again from the log, so that it shows.
+					require.NoError(t, r.fs.RemoveAll(r.s.path.queues))
+					r.start()
+					seen()
+					a, err := vfs.ReadFile(r.fs, path)
+					require.NoError(t, err)
+					b, err := vfs.ReadFile(r.fs, path+copySuffix)
+					require.NoError(t, err)
+					require.Equal(t, a, b, "both are whole again")
+				}
+				if damage == nil {
+					return
+				}
+				r.kill(d)
+				harm(path)
+				harm(path + copySuffix)
+				var corrupt *storage.CorruptError
+				require.ErrorAs(t, build(t, r.fs, r.params, r.change).Start(t.Context()), &corrupt)
+				require.ErrorContains(t, corrupt, "and its copy")
+			})
+		}
+	}
 }
 
 func TestWrongFileSizes(t *testing.T) {
