@@ -119,11 +119,16 @@ func progress(w io.Writer, off bool) (func(bench.Progress), func()) {
 	if off || !terminal(w) {
 		return nil, func() {}
 	}
+	return bar(w)
+}
+
+// bar draws on w what it is told, until the returned finish.
+func bar(w io.Writer) (tell func(bench.Progress), finish func()) {
 	const whole = 1000
 	var label atomic.Value
 	label.Store("starting")
 	container := mpb.New(mpb.WithOutput(w), mpb.WithWidth(48), mpb.WithAutoRefresh())
-	bar := container.AddBar(whole,
+	b := container.AddBar(whole,
 		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return label.Load().(string) }, decor.WCSyncWidth)),
 		mpb.AppendDecorators(decor.Percentage()),
 		mpb.BarRemoveOnComplete(),
@@ -134,7 +139,7 @@ func progress(w io.Writer, off bool) (func(bench.Progress), func()) {
 		defer close(done)
 		for p := range show {
 			label.Store(fmt.Sprintf("%s %.0f msg/s ", p.Phase, p.PerSec))
-			bar.SetCurrent(int64(p.Part * (whole - 1)))
+			b.SetCurrent(int64(p.Part * (whole - 1)))
 		}
 	}()
 	return func(p bench.Progress) {
@@ -145,7 +150,7 @@ func progress(w io.Writer, off bool) (func(bench.Progress), func()) {
 		}, func() {
 			close(show)
 			<-done
-			bar.Abort(true)
+			b.Abort(true)
 			container.Wait()
 		}
 }

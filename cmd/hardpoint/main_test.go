@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -15,6 +17,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/adminport"
 	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/wiring"
+	"github.com/hardpointmq/hardpoint/internal/bench"
 )
 
 // TestMain puts this program into the PATH as hardpoint, for scripts and for
@@ -96,4 +99,32 @@ func TestLocalOf(t *testing.T) {
 	} {
 		require.Equal(t, want, localOf(listen))
 	}
+}
+
+// writer is a function that is written to.
+type writer func(p []byte)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
+}
+
+// The bar of bench shows phase, rate and part.
+func TestProgressBar(t *testing.T) {
+	drawn := make(chan string)
+	tell, finish := bar(writer(func(p []byte) { drawn <- string(p) }))
+	text := ""
+	for !strings.Contains(text, "run 1234 msg/s") || !strings.Contains(text, "50 %") {
+		tell(bench.Progress{Phase: "run", Part: 0.5, PerSec: 1234})
+		text += <-drawn
+	}
+	go func() {
+		finish()
+		close(drawn)
+	}()
+	for range drawn { // until it is removed
+	}
+	tell, finish = progress(&bytes.Buffer{}, false)
+	require.Nil(t, tell, "no terminal, no bar")
+	finish()
 }

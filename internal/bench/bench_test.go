@@ -166,9 +166,14 @@ func TestFloorBeginsAnew(t *testing.T) {
 func TestAgainstABroker(t *testing.T) {
 	b := embedded.Start(t)
 	ctx := t.Context()
-	var seen []Progress
-	res, err := Produce(ctx, Options{NameServer: b.NamesrvAddress(), Connections: 3, Depth: 4, Size: 64, Count: 600, Progress: func(p Progress) { seen = append(seen, p) }})
+	res, err := Produce(ctx, Options{NameServer: b.NamesrvAddress(), Connections: 3, Depth: 4, Size: 64, Count: 600, PIDs: []int{os.Getpid(), os.Getppid()}})
 	require.NoError(t, err)
+	if _, err := usageOf(os.Getpid()); err == nil {
+		require.Equal(t, []int{os.Getpid(), os.Getppid()}, res.Server.PIDs)
+		require.Greater(t, res.Server.ResidentBytes, res.Generator.ResidentBytes/2, "the processes together")
+		require.Positive(t, res.Server.AnonymousBytes)
+		require.GreaterOrEqual(t, res.Server.CPUSeconds, res.Generator.CPUSeconds)
+	}
 	require.EqualValues(t, 600, res.Messages)
 	require.EqualValues(t, 600, res.Latency.Count)
 	require.Equal(t, "closed", res.Loop)

@@ -8,7 +8,8 @@
 // where form says how the plugin is reached (in_process, decorated, wire,
 // process) and facet is the part of the contract under test (store, raw_log,
 // key_index, retention, ...). A facet that the harness names as lacking reports
-// it by a subtest that is skipped; it shows as "-".
+// it by a subtest that is skipped; it shows as "-". Below the table stand the
+// seeds of the random runs: HARDPOINT_TEST_SEED=N repeats one.
 //
 //	conformancematrix [-race] [packages]
 //
@@ -29,6 +30,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -140,10 +142,14 @@ func (c cell) String() string {
 type matrix struct {
 	rows   map[string]map[string]*cell // "plugin\tform": facet: cell
 	failed []string                    // package and name of each failed test, with its output
+	seeds  map[string][]string         // "plugin\tform": those of its random runs
 }
 
+// seed is how a random run tells its own (storagetest).
+var seed = regexp.MustCompile(`HARDPOINT_TEST_SEED=(\d+)`)
+
 func read(r io.Reader) (*matrix, error) {
-	m := &matrix{rows: map[string]map[string]*cell{}}
+	m := &matrix{rows: map[string]map[string]*cell{}, seeds: map[string][]string{}}
 	results := map[string]string{} // "package test": action
 	outputs := map[string]*strings.Builder{}
 	var order []string
@@ -164,6 +170,12 @@ func read(r io.Reader) (*matrix, error) {
 				outputs[key] = &strings.Builder{}
 			}
 			outputs[key].WriteString(e.Output)
+			if found := seed.FindStringSubmatch(e.Output); found != nil {
+				if parts := strings.Split(e.Test, "/"); len(parts) > 2 {
+					row := parts[1] + "\t" + parts[2]
+					m.seeds[row] = append(m.seeds[row], found[1])
+				}
+			}
 		case "build-fail":
 			m.failed = append(m.failed, e.ImportPath+" does not build\n"+output(outputs, e.ImportPath+" "))
 		case "pass", "fail", "skip":
@@ -246,6 +258,12 @@ func (m *matrix) print(out io.Writer) {
 			line = append(line, text)
 		}
 		fmt.Fprintln(w, strings.Join(line, "\t"))
+	}
+	if len(m.seeds) > 0 {
+		fmt.Fprintln(w, "\nseeds of the random runs, for HARDPOINT_TEST_SEED")
+		for _, row := range slices.Sorted(maps.Keys(m.seeds)) {
+			fmt.Fprintln(w, row+"\t"+strings.Join(m.seeds[row], " "))
+		}
 	}
 	_ = w.Flush() // a terminal that is gone reads no table
 }

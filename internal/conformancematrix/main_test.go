@@ -43,6 +43,21 @@ plugin  form        key_index
 memory  in_process  ok 1
 `,
 		},
+		"random runs": {
+			events: []event{
+				{Action: "output", Package: "p", Test: "TestConformance/memory/wire/model/immediate/0", Output: "    meta.go:9: repeat with HARDPOINT_TEST_SEED=77\n"},
+				{Action: "pass", Package: "p", Test: "TestConformance/memory/wire/model/immediate/0"},
+				{Action: "output", Package: "p", Test: "TestConformance/memory/wire/model/immediate/1", Output: "    meta.go:9: repeat with HARDPOINT_TEST_SEED=78\n"},
+				{Action: "pass", Package: "p", Test: "TestConformance/memory/wire/model/immediate/1"},
+			},
+			table: `
+plugin  form  model
+memory  wire  ok 2
+
+seeds of the random runs, for HARDPOINT_TEST_SEED
+memory  wire  77 78
+`,
+		},
 		"does not build": {
 			events: []event{
 				{Action: "build-output", ImportPath: "p", Output: "undefined: x"},
