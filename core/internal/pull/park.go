@@ -25,7 +25,10 @@ const (
 type waiter struct {
 	t        *task
 	deadline time.Time
+	at       int // in the list of its queue, guarded by the shard
 	index    int // in the heap, -1 when out of it
+	// Neighbours among those of one connection, guarded by park.mu as the heap is.
+	next, prev *waiter
 	// taken is set by whoever answers: a wake-up or the deadline.
 	taken atomic.Bool
 }
@@ -40,6 +43,9 @@ type park struct {
 
 	mu   sync.Mutex
 	heap deadlines
+	// of is the first of each connection's waiters in the heap: when thousands of
+	// clients leave at once, each must cost what it parked, not what all did.
+	of   map[*kernel.Conn]*waiter
 	kick chan struct{} // the earliest deadline changed
 
 	rmu     sync.Mutex
@@ -57,7 +63,7 @@ type shard struct {
 }
 
 func newPark(p *Pull) *park {
-	k := &park{p: p, kick: make(chan struct{}, 1), readyC: make(chan struct{}, 1), quit: make(chan struct{})}
+	k := &park{p: p, of: map[*kernel.Conn]*waiter{}, kick: make(chan struct{}, 1), readyC: make(chan struct{}, 1), quit: make(chan struct{})}
 	for i := range k.shards {
 		k.shards[i].queues = map[message.Queue][]*waiter{}
 	}
@@ -105,6 +111,7 @@ func (k *park) hold(t *task, ms int64) (bool, error) {
 	sh := k.shard(queue)
 	k.count.Add(1)
 	sh.mu.Lock()
+	w.at = len(sh.queues[queue])
 	sh.queues[queue] = append(sh.queues[queue], w)
 	sh.mu.Unlock()
 
@@ -116,7 +123,7 @@ func (k *park) hold(t *task, ms int64) (bool, error) {
 	}
 	k.mu.Lock()
 	if !w.taken.Load() {
-		heap.Push(&k.heap, w)
+		k.schedule(w)
 		if w.index == 0 {
 			select {
 			case k.kick <- struct{}{}:
@@ -146,14 +153,14 @@ func (k *park) forget(w *waiter) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	list := sh.queues[queue]
-	for i, x := range list {
-		if x == w {
-			list[i] = list[len(list)-1]
-			list[len(list)-1] = nil
-			sh.set(queue, list[:len(list)-1])
-			return
-		}
+	if w.at >= len(list) || list[w.at] != w {
+		return // published swept it out meanwhile
 	}
+	last := len(list) - 1
+	list[w.at] = list[last]
+	list[w.at].at = w.at
+	list[last] = nil
+	sh.set(queue, list[:last])
 }
 
 func (s *shard) set(q message.Queue, list []*waiter) {
@@ -182,6 +189,7 @@ func (k *park) published(_ message.Position, units []message.Unit) {
 		keep := list[:0]
 		for _, w := range list {
 			if u.Offset < w.t.req.Offset || !w.t.tags.MatchCode(u.TagsCode) {
+				w.at = len(keep)
 				keep = append(keep, w)
 				continue
 			}
@@ -254,10 +262,38 @@ func (k *park) finish(w *waiter) {
 
 func (k *park) unschedule(w *waiter) {
 	k.mu.Lock()
-	if w.index >= 0 {
-		heap.Remove(&k.heap, w.index)
-	}
+	k.leave(w)
 	k.mu.Unlock()
+}
+
+// schedule puts w into the heap and among those of its connection; leave takes
+// it out if it is there. The caller holds k.mu.
+func (k *park) schedule(w *waiter) {
+	heap.Push(&k.heap, w)
+	c := w.t.ticket.Conn
+	if w.next = k.of[c]; w.next != nil {
+		w.next.prev = w
+	}
+	k.of[c] = w
+}
+
+func (k *park) leave(w *waiter) {
+	if w.index < 0 {
+		return
+	}
+	heap.Remove(&k.heap, w.index)
+	switch c := w.t.ticket.Conn; {
+	case w.prev != nil:
+		w.prev.next = w.next
+	case w.next != nil:
+		k.of[c] = w.next
+	default:
+		delete(k.of, c)
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	}
+	w.next, w.prev = nil, nil
 }
 
 // deadlineLoop answers those whose time is over.
@@ -286,7 +322,7 @@ func (k *park) deadlineLoop() {
 				k.mu.Unlock()
 				break
 			}
-			heap.Pop(&k.heap)
+			k.leave(w)
 			k.mu.Unlock()
 			if w.taken.CompareAndSwap(false, true) {
 				k.forget(w)
@@ -301,13 +337,13 @@ func (k *park) deadlineLoop() {
 func (k *park) disconnected(c *kernel.Conn) {
 	var gone []*waiter
 	k.mu.Lock()
-	for _, w := range k.heap {
-		if w.t.ticket.Conn == c && w.taken.CompareAndSwap(false, true) {
+	for w := k.of[c]; w != nil; w = w.next {
+		if w.taken.CompareAndSwap(false, true) {
 			gone = append(gone, w)
 		}
 	}
 	for _, w := range gone {
-		heap.Remove(&k.heap, w.index)
+		k.leave(w)
 	}
 	k.mu.Unlock()
 	for _, w := range gone {
