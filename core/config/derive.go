@@ -39,6 +39,9 @@ func (l *loader) derive() {
 	}
 	l.listenParts(target)
 	l.advertisePart()
+	if l.mode&Broker != 0 {
+		l.storePaths()
+	}
 	if l.getText("storePathRootDir") == "" {
 		l.set("storePathRootDir", filepath.Join(l.getText("data"), "store"), Source{})
 	}
@@ -111,6 +114,43 @@ func (l *loader) advertisePart() {
 		return
 	}
 	l.set("advertise", ip, src)
+}
+
+// storePaths refuses a path of the store when a layer above names the directory
+// around it: who says --data over a file gets neither the file's store in
+// silence nor a new one beside it.
+func (l *loader) storePaths() {
+	for _, part := range []string{"storePathRootDir", "storePathCommitLog"} {
+		src, set := l.origin[part]
+		path := l.getText(part)
+		if !set || path == "" {
+			continue
+		}
+		for _, around := range []string{"data", "storePathRootDir"} {
+			above := l.origin[around]
+			dir := l.getText(around)
+			if around == part || above.Kind <= src.Kind || within(dir, path) {
+				continue
+			}
+			l.fail(&Error{Kind: ErrConflict, Key: part, Value: path, Source: src, Earlier: above,
+				Reason: fmt.Sprintf("%s at %s is %s, which does not hold it; give %s there, too, or remove one", around, above, dir, part)})
+			break
+		}
+	}
+}
+
+// within tells whether path is dir or in it, as far as the names say.
+func within(dir, path string) bool {
+	d, err := filepath.Abs(dir)
+	if err != nil {
+		return false
+	}
+	p, err := filepath.Abs(path)
+	if err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(d, p)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 var (

@@ -176,8 +176,9 @@ func (l *loader) loadFile(path string) {
 		}
 		return
 	}
-	if st, err := os.Stat(path); err == nil && (st.IsDir() || st.Size() > largestFile) {
-		l.fail(&Error{Kind: ErrFile, Source: src, Reason: fmt.Sprintf("it is a directory or longer than %d bytes", largestFile)})
+	// A device or a pipe tells no size, and reading it may never end.
+	if st, err := os.Stat(path); err == nil && (!st.Mode().IsRegular() || st.Size() > largestFile) {
+		l.fail(&Error{Kind: ErrFile, Source: src, Reason: fmt.Sprintf("it is no regular file or longer than %d bytes", largestFile)})
 		return
 	}
 	if err := l.k.Load(file.Provider(path), parser{l, format, src}); err != nil {

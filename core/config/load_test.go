@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -177,6 +178,59 @@ func TestParts(t *testing.T) {
 	l, err = loadText(t, Namesrv, "n.conf", "brokerName=x\n")
 	require.NoError(t, err)
 	require.True(t, warned(l, "brokerName"))
+}
+
+// Who names a directory above a file never gets the file's store in silence.
+func TestStorePaths(t *testing.T) {
+	load := func(text string, env []string, args ...string) (*Loaded, error) {
+		return Load(Options{Mode: Broker, File: write(t, "broker.conf", text), Env: env, Flags: parseFlags(t, args...)})
+	}
+	const root, log = "storePathRootDir=/orig/store\n", "storePathCommitLog=/orig/store/commitlog\n"
+	for name, x := range map[string]struct {
+		text string
+		env  []string
+		args []string
+		want []string
+	}{
+		"data over the root":         {root, nil, []string{"--data", "/new"}, []string{"broker.conf:1", "storePathRootDir", "flag --data", "/new"}},
+		"variable over the root":     {root, []string{"HARDPOINT_DATA=/new"}, nil, []string{"broker.conf:1", "HARDPOINT_DATA"}},
+		"data over the log":          {log, nil, []string{"--data", "/new"}, []string{"storePathCommitLog", "flag --data"}},
+		"root over the log":          {root + log, nil, []string{"--set", "storePathRootDir=/copy"}, []string{"broker.conf:2", "storePathCommitLog", "flag --set storePathRootDir"}},
+		"a name that begins so":      {root, nil, []string{"--data", "/ori"}, []string{"storePathRootDir"}},
+		"data and root over the log": {log, nil, []string{"--data", "/new", "--set", "storePathRootDir=/new/store"}, []string{"storePathCommitLog"}},
+	} {
+		_, err := load(x.text, x.env, x.args...)
+		e := fault(t, err)
+		require.ErrorIs(t, e, ErrConflict, name)
+		for _, w := range x.want {
+			require.ErrorContains(t, e, w, name)
+		}
+	}
+	for name, x := range map[string]struct {
+		text string
+		args []string
+		want string
+	}{
+		"both in the file":    {"data=/new\n" + root + log, nil, "/orig/store"},
+		"said where data is":  {root, []string{"--data", "/new", "--set", "storePathRootDir=/orig/store"}, "/orig/store"},
+		"inside of data":      {root + log, []string{"--data", "/orig"}, "/orig/store"},
+		"data of the file":    {"data=/new\n", []string{"--set", "storePathRootDir=/copy"}, "/copy"},
+		"nothing in the file": {"", []string{"--data", "/new"}, "/new/store"},
+		"empty in the file":   {"storePathRootDir=\n", []string{"--data", "/new"}, "/new/store"},
+	} {
+		l, err := load(x.text, nil, x.args...)
+		require.NoError(t, err, name)
+		require.Equal(t, x.want, l.Config.Store.RootDir, name)
+	}
+}
+
+// A pipe without a writer or a device without an end is no configuration.
+func TestFileIsRegular(t *testing.T) {
+	device := filepath.Join(t.TempDir(), "c.yaml")
+	require.NoError(t, os.Symlink(os.DevNull, device))
+	_, err := Load(Options{File: device})
+	require.ErrorIs(t, fault(t, err), ErrFile)
+	require.ErrorContains(t, err, "no regular file")
 }
 
 // What a configuration must never lose in silence.
