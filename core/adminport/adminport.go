@@ -40,18 +40,19 @@ const (
 
 // Metrics are the metrics of a process.
 type Metrics struct {
-	reg *prometheus.Registry
+	reg   *prometheus.Registry
+	meter *metrics.Meter
 }
 
 // NewMetrics makes an empty set with what Go and the process tell of themselves.
 func NewMetrics() *Metrics {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &Metrics{reg}
+	return &Metrics{reg, metrics.New(reg)}
 }
 
 // Meter makes instruments that appear under /metrics.
-func (m *Metrics) Meter() plugin.Meter { return metrics.New(m.reg) }
+func (m *Metrics) Meter() plugin.Meter { return m.meter }
 
 // Port is the admin port. It implements plugin.Component; add it first, so that
 // it answers while the others start and stop.

@@ -3,6 +3,8 @@ package metrics
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,13 +20,14 @@ const Prefix = "hardpoint_"
 type Meter struct {
 	reg    *prometheus.Registry
 	labels prometheus.Labels
+	gauges *sync.Mutex // held while one is registered or dropped
 }
 
 var _ plugin.Meter = (*Meter)(nil)
 
 // New makes a meter that registers in reg.
 func New(reg *prometheus.Registry, labels ...plugin.Label) *Meter {
-	return &Meter{reg: reg, labels: toLabels(labels)}
+	return &Meter{reg: reg, labels: toLabels(labels), gauges: &sync.Mutex{}}
 }
 
 // With returns a meter whose instruments have further labels.
@@ -33,7 +36,7 @@ func (m *Meter) With(labels ...plugin.Label) *Meter {
 	for k, v := range m.labels {
 		l[k] = v
 	}
-	return &Meter{reg: m.reg, labels: l}
+	return &Meter{reg: m.reg, labels: l, gauges: m.gauges}
 }
 
 func toLabels(labels []plugin.Label) prometheus.Labels {
@@ -74,16 +77,69 @@ func (m *Meter) Counter(name, help string, labels ...plugin.Label) plugin.Counte
 	}))}
 }
 
+// gauge is one metric that several registered: the transports of the broker and
+// of the name server in one process count the same thing. It tells their sum, as
+// a counter that is shared does.
+type gauge struct {
+	prometheus.GaugeFunc
+
+	mu    sync.Mutex
+	reads map[*func() float64]struct{} // of those who registered it; empty: unregistered
+}
+
+func (g *gauge) value() float64 {
+	g.mu.Lock()
+	reads := slices.Collect(maps.Keys(g.reads))
+	g.mu.Unlock()
+	sum := 0.0
+	for _, read := range reads {
+		sum += (*read)()
+	}
+	return sum
+}
+
 // Gauge implements plugin.Meter.
 func (m *Meter) Gauge(name, help string, read func() float64, labels ...plugin.Label) func() {
-	g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	fresh := &gauge{reads: map[*func() float64]struct{}{}}
+	fresh.GaugeFunc = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: Prefix + name, Help: help, ConstLabels: m.merged(labels),
-	}, read)
-	if m.reg.Register(g) != nil {
-		return func() {}
+	}, fresh.value)
+	m.gauges.Lock()
+	defer m.gauges.Unlock()
+	g := fresh
+	if err := m.reg.Register(fresh); err != nil {
+		are := prometheus.AlreadyRegisteredError{}
+		if !errors.As(err, &are) {
+			return func() {}
+		}
+		var same bool
+		if g, same = are.ExistingCollector.(*gauge); !same {
+			return func() {} // another kind of instrument has the name
+		}
 	}
-	var once sync.Once
-	return func() { once.Do(func() { m.reg.Unregister(g) }) }
+	g.add(&read)
+	return func() {
+		m.gauges.Lock()
+		defer m.gauges.Unlock()
+		if g.drop(&read) {
+			m.reg.Unregister(g)
+		}
+	}
+}
+
+func (g *gauge) add(read *func() float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reads[read] = struct{}{}
+}
+
+// drop tells whether it was the last.
+func (g *gauge) drop(read *func() float64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, had := g.reads[read]
+	delete(g.reads, read)
+	return had && len(g.reads) == 0
 }
 
 // Histogram implements plugin.Meter.

@@ -43,6 +43,30 @@ func TestInstrumentsReachTheRegistry(t *testing.T) {
 	require.NotContains(t, gathered(t, reg), "hardpoint_open")
 }
 
+// The transports of a broker and of a name server in one process are both seen.
+func TestGaugesOfOneNameAddUp(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := metrics.New(reg)
+	label := plugin.Label{Name: "transport", Value: "remoting"}
+	one := m.Gauge("open", "Open.", func() float64 { return 3 }, label)
+	two := m.With(label).Gauge("open", "Open.", func() float64 { return 4 })
+	require.Contains(t, gathered(t, reg), `gauge:{value:7`)
+	one()
+	one()
+	require.Contains(t, gathered(t, reg), `gauge:{value:4`)
+	two()
+	require.NotContains(t, gathered(t, reg), "hardpoint_open")
+
+	three := m.Gauge("open", "Open.", func() float64 { return 5 }, label)
+	two()
+	require.Contains(t, gathered(t, reg), `gauge:{value:5`, "dropped by who has none any more")
+	three()
+
+	m.Counter("open", "Open.", label).Add(2)
+	m.Gauge("open", "Open.", func() float64 { return 6 }, label)()
+	require.Contains(t, gathered(t, reg), `counter:{value:2`, "an instrument of another kind stays")
+}
+
 func TestWithSeparatesInstruments(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := metrics.New(reg)
