@@ -92,13 +92,10 @@ func (c *Conn) Arrived(in []command.Frame) {
 	c.flush(&sends)
 }
 
-// malformedHeader logs at most once a second: whoever scans the port must not
-// fill the disk.
+// malformedHeader says it: whoever scans the port must not fill the disk.
 func (k *Kernel) malformedHeader(c *Conn, err error) {
-	k.malformed.n.Add(1)
-	now, last := k.Clock.Now().Unix(), k.malformed.saidAt.Load()
-	if now != last && k.malformed.saidAt.CompareAndSwap(last, now) {
-		k.Log.Warn("closing a connection that sent a malformed header", "peer", c.Peer.Remote(), "error", err, "such_since_last_said", k.malformed.n.Swap(0))
+	if n := k.malformed.Due(k.Clock.Now()); n > 0 {
+		k.Log.Warn("closing a connection that sent a malformed header", "peer", c.Peer.Remote(), "error", err, "such_since_last_said", n)
 	}
 }
 

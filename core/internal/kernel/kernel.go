@@ -11,6 +11,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/rarely"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
@@ -44,18 +45,15 @@ type Kernel struct {
 	// what topics there are now; nil: there are none.
 	Announce func(ctx context.Context)
 
-	config   atomic.Pointer[Config]
-	base     context.Context // ends when nobody is served any more
-	cancel   context.CancelFunc
-	sender   Sender
-	handlers map[int32]HandlerFunc
-	conns    sync.Map // peer id → *Conn
-	opaque   atomic.Int32
-	office   office
-	// malformed headers since the log last said so.
-	malformed struct {
-		n, saidAt atomic.Int64 // saidAt in Unix seconds
-	}
+	config    atomic.Pointer[Config]
+	base      context.Context // ends when nobody is served any more
+	cancel    context.CancelFunc
+	sender    Sender
+	handlers  map[int32]HandlerFunc
+	conns     sync.Map // peer id → *Conn
+	opaque    atomic.Int32
+	office    office
+	malformed rarely.Line // headers
 
 	// StoreHost is Advertise as it stands in records.
 	StoreHost message.Host

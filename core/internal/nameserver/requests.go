@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hardpointmq/hardpoint/core/command"
 )
@@ -91,7 +94,9 @@ func (s *session) register(h *command.Header, body []byte, r *reply) error {
 	}
 	var err error
 	if reg.body, err = s.server.decode(&reg.RegisterBrokerRequest, h.Version, body); err != nil {
-		s.server.table.log.Warn("registration refused", "broker", reg.BrokerName, "address", reg.BrokerAddr, "error", err)
+		if n := s.server.refused.Due(s.server.clock.Now()); n > 0 {
+			s.server.table.log.Warn("registration refused", "broker", reg.BrokerName, "address", reg.BrokerAddr, "error", err, "such_since_last_said", n)
+		}
 		if errors.Is(err, command.ErrBodyCRC) {
 			return command.ErrBodyCRC // the remark of RocketMQ, nothing else
 		}
@@ -128,10 +133,16 @@ func checkBroker(b *command.BrokerID) error {
 		return fmt.Errorf("registration of broker %q: brokerId is %d, ids start at 0", b.BrokerName, b.BrokerID)
 	}
 	host, port, err := net.SplitHostPort(b.BrokerAddr)
-	if err != nil || host == "" || port == "" || strings.ContainsAny(b.BrokerAddr, " \t\r\n,;\"{}\\") {
+	n, perr := strconv.ParseUint(port, 10, 16)
+	if err != nil || perr != nil || n == 0 || host == "" || strings.ContainsFunc(b.BrokerAddr, noAddress) {
 		return fmt.Errorf("registration of broker %q: brokerAddr %q is no host:port", b.BrokerName, b.BrokerAddr)
 	}
 	return nil
+}
+
+// noAddress tells what is in no host name, number or port.
+func noAddress(r rune) bool {
+	return r <= ' ' || r == unicode.ReplacementChar || r == 0x7F || strings.ContainsRune(",;\"{}\\", r)
 }
 
 // touch notes a sign of life.
@@ -192,6 +203,12 @@ func (s *session) kv(h *command.Header, r *reply) error {
 		}
 		r.fields = func(w *command.Writer) { w.Ext("value", v) }
 		return nil
+	}
+	// Other bytes would be others after the next start: the file is JSON.
+	for field, text := range map[string]string{"namespace": req.Namespace, "key": req.Key, "value": req.Value} {
+		if !utf8.ValidString(text) {
+			return &command.FieldError{Code: h.Code, Field: field, Value: text[:min(len(text), 64)], Reason: "not UTF-8"}
+		}
 	}
 	if err := kv.set(req.Namespace, req.Key, req.Value, h.Code == command.ReqDeleteKVConfig); err != nil {
 		return err

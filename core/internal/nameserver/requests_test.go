@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -299,6 +301,61 @@ func TestArrived(t *testing.T) {
 
 	c.ses.Arrived([]command.Frame{{Type: command.JSON, Header: []byte("{")}})
 	require.True(t, c.peer.isClosed())
+}
+
+// Whoever scans the port must not fill the disk.
+func TestMalformedIsSaidRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := newServer(t, func(p *Params) { p.Settings.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		burst := func() {
+			for range 100 {
+				open(t, s).ses.Arrived([]command.Frame{{Type: command.JSON, Header: []byte("{")}})
+				open(t, s).call(command.ReqRegisterBroker, &command.RegisterBrokerRequest{
+					BrokerID: command.BrokerID{BrokerName: "b", BrokerAddr: "10.0.0.1:10911", ClusterName: "C"}}, []byte("[]"))
+			}
+		}
+		burst()
+		require.Equal(t, 1, strings.Count(log.String(), "malformed header"))
+		require.Equal(t, 1, strings.Count(log.String(), "registration refused"))
+		<-time.After(time.Second)
+		burst()
+		require.Equal(t, 2, strings.Count(log.String(), "malformed header"))
+		require.Contains(t, log.String(), "such_since_last_said=100")
+	})
+}
+
+// Addresses that no client can connect to never get into a route.
+func TestBrokerAddresses(t *testing.T) {
+	c := open(t, newServer(t, nil))
+	for _, addr := range []string{
+		"", "10.0.0.1", "10.0.0.1:", ":10911", "10.0.0.1:0", "10.0.0.1:-1", "10.0.0.1:65536", "10.0.0.1:+1", "10.0.0.1:http", "10.0.0.1:1:2",
+		"a b:1", "a\x00:1", "a\x7f:1", "a\u0085\xff:1", "a,b:1", `a":1`, "{a}:1", "::1:1",
+	} {
+		a := c.register(reg{name: "b", addr: addr})
+		require.Equal(t, command.RespSystemError, a.code, "%q", addr)
+	}
+	require.Empty(t, c.addrs("A"))
+	for _, addr := range []string{"10.0.0.1:10911", "[fd00::1]:1", "broker-0.brokers:65535", "[fe80::1%eth0]:10911"} {
+		require.Zero(t, c.register(reg{name: "b", addr: addr}).code, addr)
+	}
+}
+
+// What JSON cannot hold would be something else after the next start.
+func TestKVIsText(t *testing.T) {
+	s := newServer(t, nil)
+	c := open(t, s)
+	put := func(namespace, key, value string) answerFrame {
+		h := ext{"namespace": namespace, "key": key, "value": value}
+		return c.raw(request(command.RocketMQ, command.ReqPutKVConfig, 0, h, nil))[0]
+	}
+	for _, x := range [][3]string{{"n\xff", "k", "v"}, {"n", "k\xff", "v"}, {"n", "k", "v\xff"}} {
+		a := put(x[0], x[1], x[2])
+		require.Equal(t, command.RespSystemError, a.code, "%q", x)
+		require.Contains(t, a.remark, "not UTF-8")
+	}
+	require.Empty(t, *s.kv.data.Load(), "what is refused leaves nothing behind")
+	require.Zero(t, put("../n\x00", "ключ", "\n").code)
 }
 
 func TestOrderConfig(t *testing.T) {

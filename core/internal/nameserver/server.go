@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hardpointmq/hardpoint/core/internal/rarely"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/vfs"
@@ -34,7 +35,10 @@ type Server struct {
 	brokers atomic.Int64 // sessions that registered one
 	// large is a place for each large registration that may be decoded at a
 	// time: a compressed one needs many times the memory of its frame.
-	large   chan struct{}
+	large chan struct{}
+	// Lines of the log that anybody can cause.
+	malformed, refused rarely.Line
+
 	queries plugin.Counter
 	unknown plugin.Counter
 

@@ -41,7 +41,9 @@ func (s *session) Arrived(in []command.Frame) {
 	defer w.release()
 	for i := range in {
 		if err := w.header.Decode(&in[i]); err != nil {
-			s.server.table.log.Warn("malformed frame, connection is closed", "peer", s.peer.Remote(), "error", err)
+			if n := s.server.malformed.Due(s.server.clock.Now()); n > 0 {
+				s.server.table.log.Warn("closing a connection that sent a malformed header", "peer", s.peer.Remote(), "error", err, "such_since_last_said", n)
+			}
 			s.send(w)
 			_ = s.peer.Close() // an error says that it is closed already
 			return
