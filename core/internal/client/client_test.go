@@ -206,6 +206,64 @@ func TestBadHeartbeats(t *testing.T) {
 	require.NotZero(t, c.Do(command.ReqGetConsumerListByGroup, nil, nil).Code)
 }
 
+// One heartbeat on a log that hangs costs one wait and orders one record, however
+// many groups it names: the rest was answered as not created.
+func TestHeartbeatWaitsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := enginetest.Start(t, enginetest.Options{})
+		c := e.Connect(t)
+		beat(t, c, enginetest.Heartbeat("c", "known", 1, "T"))
+		hb := enginetest.Heartbeat("c", "G0", 1, "T")
+		for i := range 50 {
+			hb.ConsumerDataSet = append(hb.ConsumerDataSet, enginetest.Heartbeat("c", fmt.Sprint("G", i+1), 1, "T").ConsumerDataSet...)
+		}
+		hb.ConsumerDataSet = append(hb.ConsumerDataSet, enginetest.Heartbeat("c", "known", 1, "T").ConsumerDataSet...)
+		e.Script.Hold()
+		began := time.Now()
+		beat(t, c, hb)
+		require.Less(t, time.Since(began), 10*time.Second)
+		require.Equal(t, []string{"c"}, list(t, c, "known"), "what is there needs no log")
+		require.NoError(t, e.Script.Release(t.Context()))
+		synctest.Wait()
+		for i := 1; i <= 50; i++ {
+			require.Nil(t, e.K.Groups.Named(fmt.Sprint("G", i)), "what was not waited for was not ordered")
+		}
+		beat(t, c, hb)
+		require.Equal(t, []string{"c"}, list(t, c, "G50"), "the next heartbeat creates it")
+	})
+}
+
+// A connection cannot fill the memory with groups, and what is refused for that
+// leaves nothing behind.
+func TestMembershipsAreBounded(t *testing.T) {
+	e := enginetest.Start(t, enginetest.Options{})
+	c := e.Connect(t)
+	hb := command.HeartbeatData{ClientID: "c"}
+	for i := range 1<<16 - 1 {
+		hb.ProducerDataSet = append(hb.ProducerDataSet, command.ProducerData{GroupName: fmt.Sprint("P", i)})
+	}
+	beat(t, c, hb)
+	beat(t, c, hb) // the same again
+	two := command.HeartbeatData{ClientID: "c", ProducerDataSet: []command.ProducerData{{GroupName: "Q1"}, {GroupName: "Q2"}}}
+	r := c.Do(command.ReqHeartBeat, nil, c.Body(two))
+	require.Equal(t, command.RespInvalidParameter, r.Code)
+	require.Contains(t, r.Remark, "65536")
+	require.Empty(t, e.Clients.Producers("Q1"))
+	two.ProducerDataSet = two.ProducerDataSet[:1]
+	beat(t, c, two)
+	other := e.Connect(t)
+	hb.ClientID = "d"
+	beat(t, other, hb)
+	require.Len(t, e.Clients.Producers("P0"), 2)
+
+	hb.ClientID, hb.ProducerDataSet = "c", hb.ProducerDataSet[:1]
+	beat(t, other, hb) // a client that came back over another connection leaves room on the first
+	beat(t, c, command.HeartbeatData{ClientID: "c", ProducerDataSet: []command.ProducerData{{GroupName: "Q2"}}})
+	c.Close(io.EOF)
+	require.Len(t, e.Clients.Producers("P0"), 2, "it is the other connection's by now")
+	require.Empty(t, e.Clients.Producers("P1000")[1:])
+}
+
 func TestCheckConfig(t *testing.T) {
 	e := enginetest.Start(t, enginetest.Options{})
 	c := e.Connect(t)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/hardpointmq/hardpoint/core/api"
@@ -21,6 +22,10 @@ func (m *Manager) heartbeat(r *kernel.Request) {
 		r.Error(command.RespInvalidParameter, "the heartbeat has no clientID")
 		return
 	}
+	if !m.room(r.Conn, &hb) {
+		r.Error(command.RespInvalidParameter, fmt.Sprintf("the heartbeat of %.120q names too many groups: a connection may be in %d", hb.ClientID, maxMemberships))
+		return
+	}
 	who := Member{ClientID: hb.ClientID, Conn: r.Conn, Language: r.Header.Language, Version: r.Header.Version, LastSeen: m.k.Clock.Now()}
 	ctx, cancel := m.k.Waiting()
 	defer cancel()
@@ -30,15 +35,11 @@ func (m *Manager) heartbeat(r *kernel.Request) {
 		if message.CheckGroup(c.GroupName) != nil {
 			continue // unknown groups are skipped in silence, as the reference does
 		}
-		cfg, err := m.k.Groups.Ensure(ctx, c.GroupName)
-		if err != nil {
-			m.k.Log.Warn("a heartbeat names a group that cannot be created", "group", c.GroupName, "client", hb.ClientID, "error", err)
-			continue
-		}
-		if c.MessageModel != command.Broadcasting && cfg.RetryQueueNums > 0 {
-			if _, err := m.k.Topics.Ensure(ctx, kernel.DerivedTopic(message.RetryPrefix+c.GroupName, cfg.RetryQueueNums)); err != nil {
-				m.k.Log.Warn("the retry topic of a group cannot be created", "group", c.GroupName, "error", err)
+		if err := m.ensure(ctx, c); err != nil {
+			if n := m.failed.Due(m.k.Clock.Now()); n > 0 {
+				m.k.Log.Warn("a heartbeat names a group that cannot be created", "group", c.GroupName, "client", hb.ClientID, "error", err, "such_since_last_said", n)
 			}
+			continue
 		}
 		if m.register(c, who, hb.WithoutSub) {
 			changed = append(changed, c.GroupName)
@@ -56,6 +57,35 @@ func (m *Manager) heartbeat(r *kernel.Request) {
 	m.notify(changed...)
 }
 
+// ensure sees to it that a group and its retry topic are there. Once ctx is over
+// it creates nothing more: what was asked for in time is in the log or on its
+// way, and the client's next heartbeat asks for the rest.
+func (m *Manager) ensure(ctx context.Context, c *command.ConsumerData) error {
+	cfg := m.k.Groups.Named(c.GroupName)
+	if cfg == nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		if cfg, err = m.k.Groups.Ensure(ctx, c.GroupName); err != nil {
+			return err
+		}
+	}
+	if c.MessageModel == command.Broadcasting || cfg.RetryQueueNums <= 0 {
+		return nil
+	}
+	topic := message.RetryPrefix + c.GroupName
+	if ctx.Err() != nil || m.k.Topics.Named(topic) != nil {
+		return nil
+	}
+	if _, err := m.k.Topics.Ensure(ctx, kernel.DerivedTopic(topic, cfg.RetryQueueNums)); err != nil {
+		if n := m.failed.Due(m.k.Clock.Now()); n > 0 {
+			m.k.Log.Warn("the retry topic of a group cannot be created", "group", c.GroupName, "error", err, "such_since_last_said", n)
+		}
+	}
+	return nil
+}
+
 // unregister serves UNREGISTER_CLIENT (35).
 func (m *Manager) unregister(r *kernel.Request) {
 	var q command.UnregisterClientRequest
@@ -64,21 +94,9 @@ func (m *Manager) unregister(r *kernel.Request) {
 		return
 	}
 	id, consumer, producer := string(q.ClientID), string(q.ConsumerGroup), string(q.ProducerGroup)
-	changed := false
 	m.mu.Lock()
-	if g := m.consumers[consumer]; g != nil && g.members[id] != nil && g.members[id].Conn == r.Conn {
-		delete(g.members, id)
-		changed = true
-		if len(g.members) == 0 {
-			delete(m.consumers, consumer)
-		}
-	}
-	if g := m.producers[producer]; g != nil && g[id] != nil && g[id].Conn == r.Conn {
-		delete(g, id)
-		if len(g) == 0 {
-			delete(m.producers, producer)
-		}
-	}
+	changed := m.drop(membership{false, consumer, id}, r.Conn)
+	m.drop(membership{true, producer, id}, r.Conn)
 	m.mu.Unlock()
 	r.OK()
 	if changed {

@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -9,10 +11,15 @@ import (
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/filter"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/internal/rarely"
 )
 
 // scanInterval is how often silent clients are looked for.
 const scanInterval = 10 * time.Second
+
+// maxMemberships bounds in how many groups, as how many clients, one connection
+// may be at a time: a frame of 16 MiB names 600,000.
+const maxMemberships = 1 << 16
 
 // Member is a client of a group.
 type Member struct {
@@ -39,6 +46,12 @@ type group struct {
 	from    command.ConsumeFromWhere
 }
 
+// membership is one client in one group.
+type membership struct {
+	producer  bool
+	group, id string
+}
+
 // Manager is the behaviour.
 type Manager struct {
 	k     *kernel.Kernel
@@ -47,6 +60,11 @@ type Manager struct {
 	mu        sync.RWMutex
 	consumers map[string]*group
 	producers map[string]map[string]*Member
+	// of is what each connection is in, so that one that ends costs no look at
+	// all the others.
+	of map[*kernel.Conn]map[membership]struct{}
+
+	failed rarely.Line // groups of heartbeats that could not be created
 
 	quit chan struct{}
 	wg   sync.WaitGroup
@@ -56,7 +74,7 @@ type Manager struct {
 func New(k *kernel.Kernel) *Manager {
 	m := &Manager{
 		k: k, consumers: map[string]*group{}, producers: map[string]map[string]*Member{},
-		quit: make(chan struct{}),
+		of: map[*kernel.Conn]map[membership]struct{}{}, quit: make(chan struct{}),
 	}
 	k.Handle(command.ReqHeartBeat, m.heartbeat)
 	k.Handle(command.ReqUnregisterClient, m.unregister)
@@ -148,9 +166,8 @@ func (m *Manager) register(c *command.ConsumerData, who Member, withoutSub bool)
 		m.consumers[c.GroupName] = g
 	}
 	g.kind, g.model, g.from = c.ConsumeType, c.MessageModel, c.ConsumeFromWhere
-	if old := g.members[who.ClientID]; old == nil || old.Conn != who.Conn {
-		changed = true
-	}
+	old := g.members[who.ClientID]
+	changed = m.joins(membership{false, c.GroupName, who.ClientID}, old, who.Conn)
 	g.members[who.ClientID] = &who
 	if withoutSub {
 		return changed
@@ -197,46 +214,111 @@ func (m *Manager) registerProducer(groupName string, who Member) {
 		g = map[string]*Member{}
 		m.producers[groupName] = g
 	}
+	m.joins(membership{true, groupName, who.ClientID}, g[who.ClientID], who.Conn)
 	g[who.ClientID] = &who
 }
 
-// remove takes members out of a table of groups and returns the consumer groups
-// that lost one. The caller holds mu.
-func (m *Manager) remove(leaves func(*Member) bool) []string {
+// joins notes that a membership is c's; false if it was. The caller holds mu.
+func (m *Manager) joins(x membership, old *Member, c *kernel.Conn) bool {
+	if old != nil {
+		if old.Conn == c {
+			return false
+		}
+		m.leaves(x, old.Conn)
+	}
+	if m.of[c] == nil {
+		m.of[c] = map[membership]struct{}{}
+	}
+	m.of[c][x] = struct{}{}
+	return true
+}
+
+// leaves is the end of that.
+func (m *Manager) leaves(x membership, c *kernel.Conn) {
+	delete(m.of[c], x)
+	if len(m.of[c]) == 0 {
+		delete(m.of, c)
+	}
+}
+
+// room tells whether what a heartbeat names is within maxMemberships.
+func (m *Manager) room(c *kernel.Conn, hb *command.HeartbeatData) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	is := m.of[c]
+	n := len(is)
+	for i := range hb.ConsumerDataSet {
+		if _, ok := is[membership{false, hb.ConsumerDataSet[i].GroupName, hb.ClientID}]; !ok {
+			n++
+		}
+	}
+	for i := range hb.ProducerDataSet {
+		if _, ok := is[membership{true, hb.ProducerDataSet[i].GroupName, hb.ClientID}]; !ok {
+			n++
+		}
+	}
+	return n <= maxMemberships
+}
+
+// drop takes one member out and tells whether it was there. The caller holds mu.
+func (m *Manager) drop(x membership, c *kernel.Conn) bool {
+	members := m.producers[x.group]
+	if !x.producer {
+		members = nil
+		if g := m.consumers[x.group]; g != nil {
+			members = g.members
+		}
+	}
+	if old := members[x.id]; old == nil || old.Conn != c {
+		return false
+	}
+	m.leaves(x, c)
+	delete(members, x.id)
+	switch {
+	case len(members) > 0:
+	case x.producer:
+		delete(m.producers, x.group)
+	default:
+		delete(m.consumers, x.group)
+	}
+	return true
+}
+
+// remove takes members out of all groups and returns the consumer groups that
+// lost one. The caller holds mu.
+func (m *Manager) remove(gone func(*Member) bool) []string {
 	var changed []string
 	for name, g := range m.consumers {
 		lost := false
 		for id, x := range g.members {
-			if leaves(x) {
-				delete(g.members, id)
-				lost = true
+			if gone(x) {
+				lost = m.drop(membership{false, name, id}, x.Conn) || lost
 			}
 		}
 		if lost {
 			changed = append(changed, name)
 		}
-		if len(g.members) == 0 {
-			delete(m.consumers, name)
-		}
 	}
 	for name, g := range m.producers {
 		for id, x := range g {
-			if leaves(x) {
-				delete(g, id)
+			if gone(x) {
+				m.drop(membership{true, name, id}, x.Conn)
 			}
-		}
-		if len(g) == 0 {
-			delete(m.producers, name)
 		}
 	}
 	return changed
 }
 
 func (m *Manager) disconnected(c *kernel.Conn) {
+	lost := map[string]struct{}{}
 	m.mu.Lock()
-	changed := m.remove(func(x *Member) bool { return x.Conn == c })
+	for x := range m.of[c] {
+		if m.drop(x, c) && !x.producer {
+			lost[x.group] = struct{}{}
+		}
+	}
 	m.mu.Unlock()
-	m.notify(changed...)
+	m.notify(slices.Collect(maps.Keys(lost))...)
 }
 
 func (m *Manager) expire(now time.Time) {
@@ -263,8 +345,13 @@ func (m *Manager) expire(now time.Time) {
 
 func (m *Manager) forget(groupName string) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
+	if g := m.consumers[groupName]; g != nil {
+		for id, x := range g.members {
+			m.leaves(membership{false, groupName, id}, x.Conn)
+		}
+	}
 	delete(m.consumers, groupName)
-	m.mu.Unlock()
 }
 
 // notify tells the members of groups to share their queues anew.

@@ -152,6 +152,8 @@ func TestWriteGivesUpWaiting(t *testing.T) {
 	_, err := e.K.Journal.Write(ctx, record(0, "x"))
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, e.Script.Release(t.Context()))
+	_, err = e.K.Journal.Write(ctx, record(0, "never"))
+	require.ErrorIs(t, err, context.Canceled)
 	p, err := e.K.Journal.Write(t.Context(), record(0, "y"))
 	require.NoError(t, err)
 	require.Equal(t, int64(1), p.Units[0].Offset, "the record itself was not given up")

@@ -111,6 +111,9 @@ func (q *Queue) Submit(recs []*message.Record, done func(kernel.Placed, error)) 
 
 // Write implements kernel.Journal.
 func (q *Queue) Write(ctx context.Context, recs ...*message.Record) (kernel.Placed, error) {
+	if err := ctx.Err(); err != nil { // nobody waits any more: what fails must leave nothing behind
+		return kernel.Placed{Outcome: replication.NotStored}, &api.Error{ID: api.ServiceNotAvailable, Text: "no time is left to store the record", Err: err}
+	}
 	type answer struct {
 		p   kernel.Placed
 		err error

@@ -197,8 +197,8 @@ type Journal interface {
 	// Write orders the records as one group, all or none, and returns when
 	// their promise is met and they are published, or with an error that says
 	// what became of them. FlushDiskTimeout and the like are outcomes, not
-	// errors. ctx bounds waiting, not the record. It must not be called from a
-	// Published hook or a Submit callback.
+	// errors. ctx bounds waiting, not the record; one that is over orders
+	// nothing. It must not be called from a Published hook or a Submit callback.
 	Write(ctx context.Context, recs ...*message.Record) (Placed, error)
 	// Submit is Write without waiting: done is called exactly once, possibly
 	// before Submit returns, and must not block.
