@@ -154,6 +154,17 @@ func TestNotifications(t *testing.T) {
 
 // Subscriptions: the highest version counts, topics left out are gone, V2
 // heartbeats may leave all out.
+// Thousands of clients behind one connection do not get thousands of pushes for
+// each that comes.
+func TestAConnectionIsToldOnce(t *testing.T) {
+	e := enginetest.Start(t, enginetest.Options{})
+	c := e.Connect(t)
+	for i := range 20 {
+		beat(t, c, enginetest.Heartbeat(fmt.Sprint("c", i), "G", 1, "T"))
+		require.Equal(t, 1, notified(t, c, "G"), "client %d", i)
+	}
+}
+
 func TestSubscriptions(t *testing.T) {
 	e := enginetest.Start(t, enginetest.Options{})
 	c := e.Connect(t)

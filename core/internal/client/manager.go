@@ -365,15 +365,16 @@ func (m *Manager) notify(groups ...string) {
 		}
 		m.mu.RLock()
 		g := m.consumers[name]
-		var to []*kernel.Conn
+		// A connection that is there as many clients is told once.
+		to := map[*kernel.Conn]struct{}{}
 		if g != nil && g.model != command.Broadcasting {
 			for _, x := range g.members {
-				to = append(to, x.Conn)
+				to[x.Conn] = struct{}{}
 			}
 		}
 		m.mu.RUnlock()
 		r := command.ConsumerGroupRequest{ConsumerGroup: []byte(name)}
-		for _, c := range to {
+		for c := range to {
 			if err := c.Notify(command.ReqNotifyConsumerIDsChanged, r.Append, nil); err != nil {
 				m.k.Log.Debug("a member could not be told that its group changed", "group", name, "peer", c.Peer.Remote(), "error", err)
 			}
