@@ -74,7 +74,11 @@ func (c *Conn) Arrived(in []command.Frame) {
 		if err != nil {
 			// No answer is possible: the opaque is unknown.
 			c.k.malformedHeader(c, err)
-			c.flush(&sends)
+			if sends > 0 {
+				// What came before it is as good as any: its answers go before the end.
+				c.flush(&sends)
+				c.k.sender.Settle()
+			}
 			_ = c.Peer.Close()
 			return
 		}

@@ -457,6 +457,19 @@ func TestOrderWithinARead(t *testing.T) {
 }
 
 // Messages larger than a shared batch travel alone, among small ones.
+// A header that cannot be read ends the connection, but what came whole before it
+// in the same read is answered.
+func TestAnswersBeforeAMalformedHeader(t *testing.T) {
+	e := enginetest.Start(t, enginetest.Options{})
+	c := e.Connect(t)
+	require.Zero(t, c.Send(enginetest.Message{Topic: "T", Body: "x"}).Code)
+	m := enginetest.Message{Topic: "T", Body: "y"}
+	good, opaque := c.Request(command.ReqSendMessageV2, 0, m.Header(false), []byte(m.Body))
+	require.NoError(t, c.FeedFrames(good, command.Frame{Raw: []byte{0, 0, 0, 5, 0, 0, 0, 1, '{'}}))
+	require.Zero(t, c.Wait(opaque).Code)
+	<-c.Peer.Done()
+}
+
 func TestLargeMessages(t *testing.T) {
 	each(t, func(t *testing.T, o enginetest.Options) {
 		o.Segment = 4 << 20
