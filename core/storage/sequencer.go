@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -52,17 +54,20 @@ func (p *Pending) Reset() {
 // Sequencer gives positions, queue offsets and store times, and stamps them
 // into the records; nobody else does. It serves one term of office and begins
 // from a store whose published mark equals its tail, so that no table of queue
-// ends is ever rolled back. It is not safe for concurrent use: whoever holds
-// the turn of the log uses it. It is shared core code, not a contract.
+// ends is ever rolled back. Whoever holds the turn of the log places with it;
+// others may look at any time, since an office can begin while they do. It is
+// shared core code, not a contract.
 type Sequencer struct {
 	clock   plugin.Clock
-	term    uint64
-	segment int64
-	tail    message.Position
-	last    int64 // store time of the last record: times never fall
-	ends    map[message.Queue]*int64
-	recent  [256]recentEnd // of ends, by Queue.Slot: messages of several queues take turns
-	latest  *Pending
+	segment atomic.Int64 // bytes; senders ask for it without the turn
+
+	mu     sync.Mutex // of all that follows
+	term   uint64
+	tail   message.Position
+	last   int64 // store time of the last record: times never fall
+	ends   map[message.Queue]*int64
+	recent [256]recentEnd // of ends, by Queue.Slot: messages of several queues take turns
+	latest *Pending
 }
 
 // recentEnd is an entry of ends; next is nil where there is none.
@@ -88,7 +93,10 @@ func (s *Sequencer) Open(term uint64, st State, ends []OffsetAnswer) error {
 	if st.Segment <= message.MinRecordSize+message.BlankSize {
 		return fmt.Errorf("sequencer: segments of %d bytes hold no record", st.Segment)
 	}
-	s.term, s.segment, s.tail, s.last = term, st.Segment, st.Tail, st.LastStoreTime
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.segment.Store(st.Segment)
+	s.term, s.tail, s.last = term, st.Tail, st.LastStoreTime
 	s.ends = make(map[message.Queue]*int64, len(ends))
 	for i := range ends {
 		v := ends[i].Max
@@ -99,13 +107,23 @@ func (s *Sequencer) Open(term uint64, st State, ends []OffsetAnswer) error {
 }
 
 // Term is the office that Open began.
-func (s *Sequencer) Term() uint64 { return s.term }
+func (s *Sequencer) Term() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.term
+}
 
 // Tail is where the next record goes.
-func (s *Sequencer) Tail() message.Position { return s.tail }
+func (s *Sequencer) Tail() message.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tail
+}
 
 // Forget makes a dropped queue begin at 0 again.
 func (s *Sequencer) Forget(q message.Queue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	delete(s.ends, q)
 	if r := &s.recent[q.Slot()]; r.queue == q {
 		*r = recentEnd{}
@@ -113,8 +131,10 @@ func (s *Sequencer) Forget(q message.Queue) {
 }
 
 // Ends calls yield for each queue with the next offset to be given, in no order,
-// until yield returns false. Like Assign it belongs to the holder of the turn.
+// until yield returns false. yield must not call the Sequencer.
 func (s *Sequencer) Ends(yield func(q message.Queue, next int64) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for q, e := range s.ends {
 		if !yield(q, *e) {
 			return
@@ -122,11 +142,11 @@ func (s *Sequencer) Ends(yield func(q message.Queue, next int64) bool) {
 	}
 }
 
-// Segment is the segment size in bytes.
-func (s *Sequencer) Segment() int64 { return s.segment }
+// Segment is the segment size in bytes, 0 before the first Open.
+func (s *Sequencer) Segment() int64 { return s.segment.Load() }
 
 // Fits reports whether a group of n bytes fits into a segment at all.
-func (s *Sequencer) Fits(n int) bool { return int64(n)+message.BlankSize <= s.segment }
+func (s *Sequencer) Fits(n int) bool { return int64(n)+message.BlankSize <= s.Segment() }
 
 // Assign places p's groups, each within one segment, stamps position, queue
 // offset and store time into every record, completes Units and Keys, and fills
@@ -138,14 +158,17 @@ func (s *Sequencer) Fits(n int) bool { return int64(n)+message.BlankSize <= s.se
 // ErrTooLarge, with nothing changed, when a group (or the whole, with a lead)
 // fits into no segment.
 func (s *Sequencer) Assign(p *Pending, lead int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	segment := s.Segment()
 	if lead > 0 {
 		if !s.Fits(lead + len(p.Buf)) {
-			return fmt.Errorf("%w: %d bytes with their frame, segments have %d", ErrTooLarge, lead+len(p.Buf), s.segment)
+			return fmt.Errorf("%w: %d bytes with their frame, segments have %d", ErrTooLarge, lead+len(p.Buf), segment)
 		}
 	} else {
 		for i := range p.Groups {
 			if !s.Fits(int(p.Groups[i].Len)) {
-				return fmt.Errorf("%w: a group of %d bytes, segments have %d", ErrTooLarge, p.Groups[i].Len, s.segment)
+				return fmt.Errorf("%w: a group of %d bytes, segments have %d", ErrTooLarge, p.Groups[i].Len, segment)
 			}
 		}
 	}
@@ -155,10 +178,10 @@ func (s *Sequencer) Assign(p *Pending, lead int) error {
 		s.last = now
 	}
 	pos := s.tail
-	room := s.segment - int64(pos)%s.segment
-	if lead > 0 && room < s.segment && (int64(lead+len(p.Buf))+message.BlankSize > room || slices.ContainsFunc(p.Groups, edge)) {
+	room := segment - int64(pos)%segment
+	if lead > 0 && room < segment && (int64(lead+len(p.Buf))+message.BlankSize > room || slices.ContainsFunc(p.Groups, edge)) {
 		pos += message.Position(room)
-		room = s.segment
+		room = segment
 	}
 	p.At = pos
 	pos += message.Position(lead)
@@ -167,10 +190,10 @@ func (s *Sequencer) Assign(p *Pending, lead int) error {
 	start, at := 0, pos // first group of the batch under way, and its position
 	for i := range p.Groups {
 		g := &p.Groups[i]
-		if int64(g.Len)+message.BlankSize > room || lead == 0 && g.Edge && room < s.segment {
+		if int64(g.Len)+message.BlankSize > room || lead == 0 && g.Edge && room < segment {
 			s.cut(p, start, i, at)
 			pos += message.Position(room)
-			room = s.segment
+			room = segment
 			start, at = i, pos
 			if i == 0 {
 				p.At = pos
@@ -274,6 +297,8 @@ func (s *Sequencer) endOf(q message.Queue) *int64 {
 // anything was written. p's Units and Keys are relative again, so that it can
 // be assigned anew. ErrOrder for any but the latest.
 func (s *Sequencer) Rewind(p *Pending) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if p != s.latest || !p.assigned {
 		return ErrOrder
 	}
@@ -307,6 +332,8 @@ func (s *Sequencer) Rewind(p *Pending) error {
 // to be answered; it must not be assigned again. ErrOrder for any but the
 // latest.
 func (s *Sequencer) Abandon(p *Pending, from int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if p != s.latest || !p.assigned || from >= len(p.Batches) {
 		return ErrOrder
 	}

@@ -38,6 +38,7 @@ var cases = []struct {
 	{"power_loss", false, true, testPowerLoss},
 	{"late_publish", true, false, testLatePublish},
 	{"office_lost", true, false, testOfficeLost},
+	{"offices_under_load", true, false, testOfficesUnderLoad},
 	{"outcomes", true, false, testOutcomes},
 	{"cut_below_published", true, false, testCut},
 	{"unpublished_after_kill", true, false, testUnpublished},
@@ -443,6 +444,47 @@ func testOfficeLost(t *testing.T, w *world) {
 	w.send(enginetest.Message{Topic: "T", Body: "last"})
 	w.kill(memfs.KeepAll)
 	require.Equal(t, []string{"first", "kept", "last"}, w.read("T", 0))
+}
+
+// Offices come and go while producers send: a replicator opens the Sequencer for
+// its office whenever the office begins, whoever has the engine's turn then.
+func testOfficesUnderLoad(t *testing.T, w *world) {
+	w.topic("T", 1)
+	s, ctx := w.e.Script, t.Context()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	acked := map[int64]string{}
+	stop := make(chan struct{})
+	for n := range 3 {
+		c := w.e.Connect(t)
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				m := enginetest.Message{Topic: "T", Body: fmt.Sprint(n, "-", i, strings.Repeat(".", 2000))}
+				if r := c.Send(m); r.Code == command.RespSuccess {
+					mu.Lock()
+					acked[r.Int("queueOffset")] = m.Body
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for range 20 {
+		require.NoError(t, s.Lose(ctx, "192.0.2.1:10911", false))
+		require.NoError(t, s.Win(ctx, true))
+		w.send(enginetest.Message{Topic: "T", Body: "between"})
+	}
+	close(stop)
+	wg.Wait()
+	got := w.read("T", 0)
+	for offset, body := range acked {
+		require.Less(t, offset, int64(len(got)), "acknowledged and lost: %s", body)
+		require.Equal(t, body, got[offset])
+	}
 }
 
 // Stored, NotStored, Unknown and a cut of what was never published, among each
