@@ -51,13 +51,17 @@ type Catalog struct {
 	keys map[string]*keyLock
 
 	// apply is held while a change moves from flight to the tables; epoch counts
-	// how often these were built.
+	// how often these were built, from what the catalog queue held below readTo.
 	apply  sync.Mutex
 	epoch  int
+	readTo int64
 	flight inflight
 
 	images imager
 	files  files
+	// unsaved is how many bytes of catalog records were published since the last
+	// snapshot.
+	unsaved atomic.Int64
 
 	wake chan struct{} // a follower has something to apply
 	quit chan struct{}
@@ -113,6 +117,9 @@ func (c *Catalog) onRole(ctx context.Context, r replication.Role) error {
 	if err := c.catchUp(ctx, c.s); err != nil {
 		return err
 	}
+	c.apply.Lock()
+	c.readTo = c.next
+	c.apply.Unlock()
 	if r.ReadOnly != "" {
 		return nil
 	}
@@ -252,12 +259,14 @@ func (c *Catalog) change(ctx context.Context, w *writer, topics, groups bool) er
 	done := make(chan error, 1)
 	// The change stays in flight until its outcome is known, whether or not the
 	// caller still waits: it may be in the log.
-	c.k.Journal.Submit([]*message.Record{c.record(deltaBody(w.buf))}, func(_ kernel.Placed, err error) {
+	c.k.Journal.Submit([]*message.Record{c.record(deltaBody(w.buf))}, func(p kernel.Placed, err error) {
 		c.apply.Lock()
 		defer c.apply.Unlock()
 		if err == nil {
 			var hidden []*topic
-			if epoch == c.epoch { // otherwise the log was read since
+			// When the log was read since, it was read with this record, or it was
+			// ordered in the office that began with reading: leaders read no more.
+			if epoch == c.epoch || p.Units[0].Offset >= c.readTo {
 				hidden, err = c.applyOwn(w.buf)
 			}
 			c.touch(topics, groups, hidden...)

@@ -38,7 +38,7 @@ const (
 	entryOffsets       = 5 // group, topic, n, n × (queue id, offset)
 	entryOffsetRemoved = 6 // group, topic
 	entryEnds          = 7 // topic, n, n × (queue id, next offset)
-	entryLock          = 8 // group, topic, queue id, owner, expiry ms
+	entryLock          = 8 // group, topic, queue id, owner, expiry ms (0: the owner gave it up)
 	entryVersions      = 9 // three data versions: topics, groups, offsets
 )
 
@@ -215,10 +215,13 @@ func entries(b []byte, f func(kind byte, p []byte) error) error {
 }
 
 func decodeTopic(p []byte) (t command.TopicConfig, err error) {
-	if err = json.Unmarshal(p, &t); err != nil || t.TopicName == "" {
-		err = fmt.Errorf("%w: topic: %w", ErrRecord, err)
+	if err = json.Unmarshal(p, &t); err != nil {
+		return t, fmt.Errorf("%w: topic: %w", ErrRecord, err)
 	}
-	return t, err
+	if t.TopicName == "" {
+		return t, fmt.Errorf("%w: a topic without a name", ErrRecord)
+	}
+	return t, nil
 }
 
 // applyEntry changes the state by one entry.
@@ -238,8 +241,11 @@ func (s *state) applyEntry(kind byte, p []byte) error {
 		}
 	case entryGroup:
 		var g command.SubscriptionGroupConfig
-		if err := json.Unmarshal(p, &g); err != nil || g.GroupName == "" {
+		if err := json.Unmarshal(p, &g); err != nil {
 			return fmt.Errorf("%w: group: %w", ErrRecord, err)
+		}
+		if g.GroupName == "" {
+			return fmt.Errorf("%w: a group without a name", ErrRecord)
 		}
 		s.putGroup(g)
 	case entryGroupRemoved:

@@ -31,7 +31,10 @@ const (
 	offsetsFile = "consumerOffset.json"
 	ledgerName  = "hardpoint.files"
 
+	// A snapshot is due after this time, or this many bytes of catalog records: a
+	// start reads no more than that of the log.
 	snapshotInterval = 60 * time.Second
+	snapshotBytes    = 64 << 20
 
 	// settleWait bounds how long the answer about a topic waits for the files: a
 	// disk that hangs must not keep from clients what the log has.
@@ -101,9 +104,14 @@ func (f *files) changedHere(topics, groups bool, hidden []*topic) {
 	}
 	f.hidden = append(f.hidden, hidden...)
 	f.mu.Unlock()
+	f.wake()
+}
+
+// wake has what is due written at once.
+func (f *files) wake() {
 	select {
 	case f.kick <- struct{}{}:
-	default: // one is waiting; it covers this change, too
+	default: // one is waiting; it covers this, too
 	}
 }
 
@@ -502,6 +510,7 @@ func (f *files) write(final bool) error {
 		f.mu.Lock()
 		f.changed, f.lastSnapshot = false, now
 		f.mu.Unlock()
+		c.unsaved.Store(0)
 		if err := c.writeSnapshot(); err != nil {
 			f.mu.Lock()
 			f.changed = true

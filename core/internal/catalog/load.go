@@ -37,6 +37,7 @@ func (c *Catalog) load(ctx context.Context) error {
 	c.apply.Lock()
 	c.s.replace(fresh)
 	c.epoch++
+	c.readTo = c.next
 	c.apply.Unlock()
 	c.loaded = true
 	return nil
@@ -140,14 +141,23 @@ func (c *Catalog) applyBody(body []byte, ms int64, to *state) error {
 
 // published is the hook: a follower applies, by its own goroutine.
 func (c *Catalog) published(_ message.Position, units []message.Unit) {
+	size := int64(0)
 	for i := range units {
 		if len(units[i].Queue.Topic) == len(queue.Topic) && units[i].Queue == queue {
-			select {
-			case c.wake <- struct{}{}:
-			default:
-			}
-			return
+			size += int64(units[i].Size)
 		}
+	}
+	if size == 0 {
+		return
+	}
+	if c.unsaved.Add(size) >= snapshotBytes {
+		c.unsaved.Store(0)
+		c.files.snapshotDue()
+		c.files.wake()
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
 	}
 }
 

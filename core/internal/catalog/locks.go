@@ -32,6 +32,7 @@ type lockTable struct {
 	mu    sync.Mutex
 	m     map[lockKey]*lockEntry
 	dirty map[lockKey]struct{}
+	built int // how often it was built from the log
 }
 
 // replace takes over the table of a private state.
@@ -39,21 +40,25 @@ func (t *lockTable) replace(from *lockTable) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.m, t.dirty = from.m, map[lockKey]struct{}{}
+	t.built++
 }
 
 func (l *lockEntry) key() lockKey {
 	return lockKey{l.group, message.Queue{Topic: l.topic, ID: l.queue}}
 }
 
-// set applies a record: an empty owner frees the queue.
+// set applies a record; without an expiry it frees the queue, if it is still its
+// owner's: that of the next one may stand before it in the log, since the table
+// gives a queue away as soon as it is free. (Older records free without an owner.)
 func (t *lockTable) set(l *lockEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l.owner == "" {
+	switch old := t.m[l.key()]; {
+	case l.owner != "" && l.expiry != 0:
+		t.m[l.key()] = l
+	case old != nil && (l.owner == "" || l.owner == old.owner):
 		delete(t.m, l.key())
-		return
 	}
-	t.m[l.key()] = l
 }
 
 func (t *lockTable) removeTopic(topic string) {
@@ -77,8 +82,9 @@ func (t *lockTable) removeGroup(group string) {
 }
 
 // lock gives the queues that the client holds now. fresh is written to, and
-// given the entries, for each queue whose lock must be in the log first.
-func (t *lockTable) lock(group, owner string, queues []command.MessageQueue, now int64, fresh *writer) (ok []command.MessageQueue, given []*lockEntry) {
+// given the entries, for each queue whose lock must be in the log first; built is
+// for settle.
+func (t *lockTable) lock(group, owner string, queues []command.MessageQueue, now int64, fresh *writer) (ok []command.MessageQueue, given []*lockEntry, built int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, q := range queues {
@@ -97,21 +103,21 @@ func (t *lockTable) lock(group, owner string, queues []command.MessageQueue, now
 		}
 		ok = append(ok, q)
 	}
-	return ok, given
+	return ok, given, t.built
 }
 
 // settle says whether the records of locks given reached the log. A lock that
-// did not is nobody's: its client was told so.
-func (t *lockTable) settle(given []*lockEntry, logged bool) {
+// did not is nobody's: its client was told so. One that did, after the table was
+// built from what the log had before, stands in the new table, too.
+func (t *lockTable) settle(given []*lockEntry, built int, logged bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range given {
-		if t.m[l.key()] != l {
-			continue
-		}
-		if logged {
+		switch old := t.m[l.key()]; {
+		case logged && (old == l || old == nil && built != t.built):
 			l.unlogged = false
-		} else {
+			t.m[l.key()] = l
+		case !logged && old == l:
 			delete(t.m, l.key())
 		}
 	}
@@ -122,7 +128,7 @@ func (t *lockTable) unlock(group, owner string, queues []command.MessageQueue, f
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, q := range queues {
-		l := &lockEntry{group: group, topic: q.Topic, queue: q.QueueID}
+		l := &lockEntry{group: group, topic: q.Topic, queue: q.QueueID, owner: owner}
 		if old := t.m[l.key()]; old != nil && old.owner == owner {
 			delete(t.m, l.key())
 			freed.lock(l)
@@ -202,13 +208,13 @@ func (c *Catalog) lockBatch(r *kernel.Request) {
 		return
 	}
 	w := &writer{}
-	ok, given := c.s.locks.lock(q.ConsumerGroup, q.ClientID, q.MQSet, c.k.Clock.Now().UnixMilli(), w)
+	ok, given, built := c.s.locks.lock(q.ConsumerGroup, q.ClientID, q.MQSet, c.k.Clock.Now().UnixMilli(), w)
 	body, err := command.EncodeBody(command.LockBatchResponse{LockOKMQSet: ok})
 	if err != nil {
 		r.Fail(err)
 		return
 	}
-	c.answerAfter(r, w, body, func(logged bool) { c.s.locks.settle(given, logged) })
+	c.answerAfter(r, w, body, func(logged bool) { c.s.locks.settle(given, built, logged) })
 }
 
 // unlockBatch serves UNLOCK_BATCH_MQ (42).

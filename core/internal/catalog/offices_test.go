@@ -1,0 +1,74 @@
+package catalog_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/vfs"
+)
+
+// between is a journal in which one write waits: for whatever happens before it
+// is ordered.
+type between struct {
+	kernel.Journal
+	before func()
+}
+
+func (b *between) Submit(recs []*message.Record, done func(kernel.Placed, error)) {
+	if f := b.before; f != nil {
+		b.before = nil
+		f()
+	}
+	b.Journal.Submit(recs, done)
+}
+
+// A change or a lock that was handed over in one office and is ordered in the next
+// one is in its tables: who asked for it was told that it is.
+func TestOrderedInTheNextOffice(t *testing.T) {
+	j := &between{}
+	e := enginetest.Start(t, enginetest.Options{})
+	j.Journal, e.K.Journal = e.K.Journal, j
+	offices := func() {
+		require.NoError(t, e.Script.Lose(t.Context(), "192.0.2.1:10911", false))
+		require.NoError(t, e.Script.Win(t.Context(), true))
+	}
+	j.before = offices
+	require.NoError(t, e.K.Topics.Put(t.Context(), topic("across", 3)))
+	require.NotNil(t, e.K.Topics.Named("across"))
+	require.Equal(t, int32(3), e.K.Topics.Named("across").Config.WriteQueueNums)
+
+	c := e.Connect(t)
+	j.before = offices
+	require.Zero(t, c.Do(command.ReqLockBatchMQ, nil, c.Body(lockBody("a", 0))).Code)
+	require.True(t, e.K.Locks.Held("G"), "another client would be given the queue, too")
+	require.Zero(t, c.Do(command.ReqUnlockBatchMQ, nil, c.Body(lockBody("a", 0))).Code)
+	require.False(t, e.K.Locks.Held("G"))
+}
+
+// Many bytes of catalog are a reason for a snapshot, too, not only time.
+func TestSnapshotByBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := enginetest.Start(t, enginetest.Options{})
+		require.NoError(t, e.K.Topics.Put(t.Context(), topic("T", 1)))
+		synctest.Wait()
+		read := func() []byte {
+			b, _ := vfs.ReadFile(e.Disk.FS, e.File("hardpoint.snapshot"))
+			return b
+		}
+		before := read()
+		some := []message.Unit{{Queue: message.Queue{Topic: message.CatalogTopic}, Size: 63 << 20}}
+		published := e.K.Hooks.Events(nil).Published
+		published(0, some)
+		synctest.Wait()
+		require.Equal(t, before, read(), "not yet")
+		published(0, some)
+		synctest.Wait()
+		require.NotEqual(t, before, read())
+	})
+}
