@@ -2,6 +2,9 @@ package kernel
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/replication"
@@ -89,15 +92,28 @@ func (h *Hooks) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop runs all stop hooks in reverse and returns the first error.
+// Stop runs all stop hooks in reverse and returns their errors. Each may take its
+// share of the time that ctx leaves. One that has not returned then is left behind,
+// so that the next ones, and the store after them, have their turn: what it waits
+// for may be a store that hangs.
 func (h *Hooks) Stop(ctx context.Context) error {
-	var first error
+	var errs []error
 	for i := len(h.stop) - 1; i >= 0; i-- {
-		if err := h.stop[i](ctx); err != nil && first == nil {
-			first = err
+		one, cancel := ctx, context.CancelFunc(func() {})
+		if d, ok := ctx.Deadline(); ok {
+			one, cancel = context.WithTimeout(ctx, time.Until(d)/time.Duration(i+1))
 		}
+		done := make(chan error, 1)
+		go func() { done <- h.stop[i](one) }()
+		select {
+		case err := <-done:
+			errs = append(errs, err)
+		case <-one.Done():
+			errs = append(errs, fmt.Errorf("stop hook %d of %d did not return: %w", i+1, len(h.stop), one.Err()))
+		}
+		cancel()
 	}
-	return first
+	return errors.Join(errs...)
 }
 
 // Events gives the store what runs the hooks; failed is called once.

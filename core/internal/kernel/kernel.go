@@ -130,6 +130,11 @@ func (k *Kernel) Refuse(why string) {
 // connection: clients give up by then.
 const maxWait = 3 * time.Second
 
+// Serving is the context of reads for clients: it ends when nobody is served any
+// more, so that a store that hangs (the process of a plugin that was stopped) does
+// not hang the broker's stop.
+func (k *Kernel) Serving() context.Context { return k.base }
+
 // Waiting is the context of a handler that waits for the log or a barrier.
 func (k *Kernel) Waiting() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(k.base, maxWait)
@@ -150,8 +155,8 @@ func (k *Kernel) TellNameServers() {
 	k.Announce(ctx)
 }
 
-// Release ends all Waiting contexts: the broker stops, and a log that hangs must
-// not hang the stop.
+// Release ends all Waiting contexts and Serving: the broker stops, and a log that
+// hangs must not hang the stop.
 func (k *Kernel) Release() { k.cancel() }
 
 // DerivedTopic is the configuration of a group's retry or dead-letter topic.

@@ -3,7 +3,6 @@
 package offset
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/hardpointmq/hardpoint/core/api"
@@ -59,7 +58,7 @@ func (o *Offset) query(r *kernel.Request) {
 // begins at 0, with its first message in memory, is consumed from the start. So
 // nothing is lost of what arrived in a new queue before the group noticed it.
 func (o *Offset) young(q message.Queue) bool {
-	a, err := o.q.Offset(context.Background(), storage.OffsetQuery{Queue: q})
+	a, err := o.q.Offset(o.k.Serving(), storage.OffsetQuery{Queue: q})
 	if err != nil || a.Min > 0 {
 		return false
 	}
@@ -69,7 +68,7 @@ func (o *Offset) young(q message.Queue) bool {
 	var c storage.Chunk
 	defer c.Reset()
 	one := storage.Limit{Count: 1}
-	err = o.k.Store.Read(context.Background(), storage.ReadRequest{Queue: q, Hot: one, Cold: one}, &c)
+	err = o.k.Store.Read(o.k.Serving(), storage.ReadRequest{Queue: q, Hot: one, Cold: one}, &c)
 	return err == nil && len(c.Units) > 0 && !c.Cold
 }
 

@@ -139,7 +139,7 @@ func (k *park) hold(t *task, ms int64) (bool, error) {
 // away from it.
 func (k *park) fresh(q message.Queue, offset int64) bool {
 	var a storage.OffsetAnswers
-	if err := k.p.k.Store.Offsets(context.Background(), []storage.OffsetQuery{{Queue: q}}, &a); err != nil || len(a.Answers) != 1 {
+	if err := k.p.k.Store.Offsets(k.p.k.Serving(), []storage.OffsetQuery{{Queue: q}}, &a); err != nil || len(a.Answers) != 1 {
 		return false
 	}
 	return a.Answers[0].Known && a.Answers[0].Max > offset
@@ -253,7 +253,9 @@ func (k *park) finish(w *waiter) {
 		ticket := t.ticket
 		k.p.put(t)
 		ticket.Reply(kernel.CodeOf(err), nil)
-		k.p.k.Log.Error("a parked pull could not be read", "error", err)
+		if k.p.k.Serving().Err() == nil {
+			k.p.k.Log.Error("a parked pull could not be read", "error", err)
+		}
 		return
 	}
 	k.p.answer(t)

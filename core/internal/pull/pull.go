@@ -1,7 +1,6 @@
 package pull
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
@@ -232,7 +231,7 @@ func (t *task) setTags(tags *filter.Tags) {
 func (p *Pull) read(t *task) error {
 	t.chunk.Reset()
 	t.frags, t.units = t.frags[:0], t.units[:0]
-	if err := p.k.Store.Read(context.Background(), t.req, &t.chunk); err != nil {
+	if err := p.k.Store.Read(p.k.Serving(), t.req, &t.chunk); err != nil {
 		return fmt.Errorf("reading %v at %d: %w", t.req.Queue, t.req.Offset, err)
 	}
 	if t.chunk.Status != storage.Found || t.tags.All {

@@ -88,7 +88,7 @@ func (q *Query) search(r *kernel.Request) {
 	if h.Upper {
 		query.Kind = storage.LastAt
 	}
-	a, err := q.Offset(context.Background(), query)
+	a, err := q.Offset(q.k.Serving(), query)
 	answerOffset(r, a.Offset, err)
 }
 
@@ -135,7 +135,7 @@ func (q *Query) earliest(r *kernel.Request) {
 		return
 	}
 	queue := message.Queue{Topic: string(h.Topic), ID: h.QueueID}
-	ctx := context.Background()
+	ctx := q.k.Serving()
 	a, err := q.Offset(ctx, storage.OffsetQuery{Queue: queue})
 	if err != nil {
 		r.Fail(err)
@@ -168,7 +168,7 @@ func (q *Query) byPosition(r *kernel.Request) {
 	s := q.get()
 	defer q.put(s)
 	s.at = append(s.at[:0], message.Position(h.Offset))
-	err := q.k.Store.Get(context.Background(), s.at, &s.chunk)
+	err := q.k.Store.Get(q.k.Serving(), s.at, &s.chunk)
 	if err != nil || len(s.chunk.Units) == 0 || s.chunk.Units[0].Size == 0 || internalRecord(s.chunk.Frags) {
 		r.Error(command.RespSystemError, fmt.Sprintf("can not find message by the offset, %d", h.Offset))
 		return
@@ -221,7 +221,7 @@ func (q *Query) byKey(r *kernel.Request) {
 
 // find reads candidates and keeps those that really have the key, each once.
 func (q *Query) find(s *scratch, idx storage.KeyIndex, kq storage.KeyQuery, unique bool) error {
-	ctx := context.Background()
+	ctx := q.k.Serving()
 	want := int(kq.Max)
 	kq.Max *= overscan
 	at, err := idx.Find(ctx, kq, s.at[:0])
