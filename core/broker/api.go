@@ -123,6 +123,9 @@ func messageOf(v *message.View, u message.Unit) api.Message {
 
 // Offset implements api.Broker.
 func (b *Broker) Offset(ctx context.Context, q message.Queue, k api.OffsetKind, at time.Time) (int64, error) {
+	if k == api.MaxOffset {
+		return b.query.Newest(ctx, q)
+	}
 	query := storage.OffsetQuery{Queue: q, Time: at.UnixMilli()}
 	switch k {
 	case api.FirstAtOrAfter:
@@ -137,8 +140,6 @@ func (b *Broker) Offset(ctx context.Context, q message.Queue, k api.OffsetKind, 
 	switch k {
 	case api.MinOffset:
 		return a.Min, nil
-	case api.MaxOffset:
-		return a.Max, nil
 	default:
 		return a.Offset, nil
 	}
@@ -146,7 +147,7 @@ func (b *Broker) Offset(ctx context.Context, q message.Queue, k api.OffsetKind, 
 
 // Progress implements api.Broker.
 func (b *Broker) Progress(ctx context.Context, group string, q message.Queue) (int64, bool, error) {
-	if err := b.rep.Barrier(ctx); err != nil {
+	if err := b.k.Barrier(ctx, "the progress of consumers is"); err != nil {
 		return 0, false, err
 	}
 	n, ok := b.k.Offsets.Committed(group, q)

@@ -45,7 +45,8 @@ func choose(ctx context.Context, cfg *config.Config, p *wiring.Plugins, trans st
 	var err error
 	c.store, err = chooseOne(ctx, cfg, p.Storage, "storage", cfg.Store.Storage, cfg.PluginRaw)
 	note(err)
-	c.rep, err = chooseOne(ctx, cfg, p.Replication, "replication", cfg.Broker.Replication, func(string, string) (plugin.Raw, error) { return replicationRaw(cfg) })
+	c.rep, err = chooseOne(ctx, cfg, p.Replication, "replication", cfg.Broker.Replication,
+		func(kind, name string) (plugin.Raw, error) { return replicationRaw(ctx, cfg, p.Replication, name) })
 	note(err)
 	if len(faults) == 0 {
 		note(fits(c.rep.says, c.store.says))
@@ -77,20 +78,44 @@ func fits(rep, store plugin.Description) error {
 	return nil
 }
 
-// replicationRaw is the replicator's configuration: the flush keys that
-// RocketMQ has at the top level, then plugins.replication.NAME.
-func replicationRaw(cfg *config.Config) (plugin.Raw, error) {
-	m := map[string]any{
+// replicationRaw is the replicator's configuration: the flush keys that RocketMQ
+// has at the top level, as far as the replicator knows them, then
+// plugins.replication.NAME. One that does not know flushDiskType has a promise of
+// its own, and must not be taken for one that flushes.
+func replicationRaw(ctx context.Context, cfg *config.Config, r *wiring.Registry[replication.Params, replication.Replicator], name string) (plugin.Raw, error) {
+	f, err := r.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	says, err := f.Describe(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if err := json.Unmarshal(says.Schema, &schema); len(says.Schema) > 0 && err != nil {
+		return nil, fmt.Errorf("the configuration schema of replication %s: %w", name, err)
+	}
+	m := map[string]any{}
+	for key, v := range map[string]any{
 		"flushDiskType":          cfg.Store.FlushDiskType,
 		"flushIntervalCommitLog": cfg.Store.FlushInterval.Milliseconds(),
 		"syncFlushTimeout":       cfg.Store.SyncFlushTimeout.Milliseconds(),
+	} {
+		switch _, known := schema.Properties[key]; {
+		case known:
+			m[key] = v
+		case v == config.SyncFlush:
+			return nil, fmt.Errorf("%w of %q: it does not know flushDiskType, so it does not promise %s; leave that out, or choose another replication plugin", plugin.ErrConfig, name, v)
+		}
 	}
-	for k, v := range cfg.Plugins["replication"][cfg.Broker.Replication] {
+	for k, v := range cfg.Plugins["replication"][name] {
 		m[k] = v
 	}
 	raw, err := json.Marshal(m)
 	if err != nil {
-		return nil, fmt.Errorf("configuration of replication %s: %w", cfg.Broker.Replication, err)
+		return nil, fmt.Errorf("configuration of replication %s: %w", name, err)
 	}
 	return raw, nil
 }

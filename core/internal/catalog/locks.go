@@ -3,7 +3,6 @@ package catalog
 import (
 	"sync"
 
-	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -203,8 +202,8 @@ func (c *Catalog) lockBatch(r *kernel.Request) {
 	}
 	ctx, cancel := c.k.Waiting()
 	defer cancel()
-	if err := c.k.Replicator.Barrier(ctx); err != nil {
-		r.Fail(&api.Error{ID: api.ServiceNotAvailable, Text: "the owners of queues are not known here now", Err: err})
+	if err := c.k.Barrier(ctx, "the owners of queues are"); err != nil {
+		r.Fail(err)
 		return
 	}
 	w := &writer{}

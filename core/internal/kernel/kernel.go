@@ -140,6 +140,16 @@ func (k *Kernel) Waiting() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(k.base, maxWait)
 }
 
+// Barrier returns nil when everything that was acknowledged anywhere is published
+// here; what names, for the client, what is not known otherwise. The error is an
+// *api.Error that clients retry.
+func (k *Kernel) Barrier(ctx context.Context, what string) error {
+	if err := k.Replicator.Barrier(ctx); err != nil {
+		return &api.Error{ID: api.ServiceNotAvailable, Text: what + " not known here now", Err: err}
+	}
+	return nil
+}
+
 // announceWait bounds how long the answer about a new topic waits for name
 // servers.
 const announceWait = time.Second

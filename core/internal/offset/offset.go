@@ -5,7 +5,6 @@ package offset
 import (
 	"fmt"
 
-	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/internal/query"
@@ -36,8 +35,8 @@ func (o *Offset) query(r *kernel.Request) {
 	}
 	ctx, cancel := o.k.Waiting()
 	defer cancel()
-	if err := o.k.Replicator.Barrier(ctx); err != nil {
-		r.Fail(&api.Error{ID: api.ServiceNotAvailable, Text: "the progress of consumers is not known here now", Err: err})
+	if err := o.k.Barrier(ctx, "the progress of consumers is"); err != nil {
+		r.Fail(err)
 		return
 	}
 	q := message.Queue{Topic: string(h.Topic), ID: h.QueueID}

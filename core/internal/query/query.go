@@ -57,7 +57,17 @@ func (q *Query) put(s *scratch) {
 	q.pool.Put(s)
 }
 
-// Offset answers one question about a queue.
+// Newest is the next offset of a queue, asked behind a barrier: what was
+// acknowledged anywhere is counted.
+func (q *Query) Newest(ctx context.Context, queue message.Queue) (int64, error) {
+	if err := q.k.Barrier(ctx, "the newest offset is"); err != nil {
+		return 0, err
+	}
+	a, err := q.Offset(ctx, storage.OffsetQuery{Queue: queue})
+	return a.Max, err
+}
+
+// Offset answers one question about a queue, as it is known here.
 func (q *Query) Offset(ctx context.Context, query storage.OffsetQuery) (storage.OffsetAnswer, error) {
 	if message.IsInternal(query.Queue.Topic) {
 		return storage.OffsetAnswer{}, hidden(query.Queue.Topic)
@@ -92,8 +102,7 @@ func (q *Query) search(r *kernel.Request) {
 	answerOffset(r, a.Offset, err)
 }
 
-// end serves both ends of a queue. The maximum is asked behind a barrier: what
-// was acknowledged anywhere is counted.
+// end serves both ends of a queue.
 func (q *Query) end(maximum bool) kernel.HandlerFunc {
 	return func(r *kernel.Request) {
 		var h command.QueueRequest
@@ -103,18 +112,14 @@ func (q *Query) end(maximum bool) kernel.HandlerFunc {
 		}
 		ctx, cancel := q.k.Waiting()
 		defer cancel()
+		queue := message.Queue{Topic: string(h.Topic), ID: h.QueueID}
 		if maximum {
-			if err := q.k.Replicator.Barrier(ctx); err != nil {
-				r.Fail(&api.Error{ID: api.ServiceNotAvailable, Text: "the newest offset is not known here now", Err: err})
-				return
-			}
+			n, err := q.Newest(ctx, queue)
+			answerOffset(r, n, err)
+			return
 		}
-		a, err := q.Offset(ctx, storage.OffsetQuery{Queue: message.Queue{Topic: string(h.Topic), ID: h.QueueID}})
-		n := a.Min
-		if maximum {
-			n = a.Max
-		}
-		answerOffset(r, n, err)
+		a, err := q.Offset(ctx, storage.OffsetQuery{Queue: queue})
+		answerOffset(r, a.Min, err)
 	}
 }
 
