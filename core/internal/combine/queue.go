@@ -217,7 +217,7 @@ func (q *Queue) reserveLarge(to Receiver, n Need) (Slot, error) {
 			if timer != nil {
 				timer.Stop()
 			}
-			return q.makeLarge(to, n), nil
+			return q.makeLarge(to, n)
 		}
 		wait := q.waitRoom()
 		q.mu.Unlock()
@@ -235,14 +235,18 @@ func (q *Queue) reserveLarge(to Receiver, n Need) (Slot, error) {
 
 // makeLarge makes the batch of a reservation that was counted. Megabytes are not
 // allocated under the lock that every sender takes.
-func (q *Queue) makeLarge(to Receiver, n Need) Slot {
+func (q *Queue) makeLarge(to Receiver, n Need) (Slot, error) {
 	b := newBatch(q, n.Bytes, max(n.Groups, n.Units, (n.Keys+1)/2), true)
 	b.counted = n.Bytes
 	s := b.reserve(n, to)
 	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stopped { // meanwhile: what never got its turn was answered without this one
+		q.large.bytes -= n.Bytes
+		return Slot{}, refusedBecause(ErrStopped)
+	}
 	q.large.ready = append(q.large.ready, b)
-	q.mu.Unlock()
-	return s
+	return s, nil
 }
 
 // stuckAfter is how long an Append may take before the log counts as stuck: the

@@ -82,8 +82,12 @@ type Cache struct {
 	m  map[string]*Tags
 }
 
-// maxCached bounds a Cache; real brokers have a few expressions per group.
-const maxCached = 4096
+// maxCached and longestCached bound a Cache, also in bytes: real brokers have a few
+// expressions per group, and they are short.
+const (
+	maxCached     = 4096
+	longestCached = 4 << 10
+)
 
 // Get compiles an expression or finds it.
 func (c *Cache) Get(expression []byte) (*Tags, error) {
@@ -97,8 +101,8 @@ func (c *Cache) Get(expression []byte) (*Tags, error) {
 		return t, nil
 	}
 	t, err := Parse(string(expression))
-	if err != nil {
-		return nil, err
+	if err != nil || len(expression) > longestCached {
+		return t, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -75,6 +75,13 @@ func TestCache(t *testing.T) {
 	require.Same(t, a, b)
 	_, err = c.Get([]byte("||"))
 	require.Error(t, err)
+	long := []byte("a||" + strings.Repeat("x", 5000))
+	a, err = c.Get(long)
+	require.NoError(t, err)
+	require.True(t, a.MatchProperties(props("a")))
+	b, err = c.Get(long)
+	require.NoError(t, err)
+	require.NotSame(t, a, b, "long ones are not kept: thousands of them would be much memory")
 	var wg sync.WaitGroup
 	for p := range 4 {
 		wg.Go(func() {
