@@ -20,6 +20,7 @@ var rawLogCases = []testCase{
 	{"truncated_never_returns", testTruncatedNeverReturns},
 	{"reset", testReset},
 	{"follow", testFollow},
+	{"mark_at_an_edge", testMarkAtEdge},
 	{"mark_after_power_loss", testMarkPowerLoss},
 }
 
@@ -370,6 +371,31 @@ func testFollow(t *testing.T, h Harness) {
 		t.Fatalf("the logs differ%s", differ(b, a))
 	}
 	lead.verify()
+}
+
+// testMarkAtEdge: a mark behind the blank of a segment stays there, whether or
+// not something unpublished follows it.
+func testMarkAtEdge(t *testing.T, h Harness) {
+	needsReopen(t, h)
+	w := newWorld(t, h, storage.Explicit)
+	q := queue("T", 0)
+	for w.model.tail < message.Position(h.segment()) {
+		w.append(many(q, 2, 700))
+		w.publish(w.model.tail)
+	}
+	edge := message.Position(h.segment())
+	if _, ok := w.model.find(edge); !ok {
+		t.Fatalf("no record begins at the edge %d", edge)
+	}
+	w.truncate(edge)
+	w.reopen()
+	w.verify()
+	w.append(many(q, 2, 700))
+	w.verify()
+	w.reopen()
+	w.verify() // what follows is not published, the blank is
+	w.publish(w.model.tail)
+	w.verify()
 }
 
 // testMarkPowerLoss: the mark may be an older one, and what was synced can be

@@ -436,8 +436,11 @@ func (s *Store) scan(ctx context.Context, r *recovery) error {
 			continue
 		case errors.Is(err, message.ErrBlank):
 			seg.end.Store(int64(pos) - seg.base)
-			pos = message.Position(seg.base + seg.size)
-			r.tail = pos
+			edge := message.Position(seg.base + seg.size)
+			if r.published == pos && edge <= r.limit {
+				r.published = edge // a mark behind the blank
+			}
+			pos, r.tail = edge, edge
 			continue
 		case !isRecordFault(err) && !errors.Is(err, errStale):
 			return err
