@@ -469,8 +469,15 @@ func (b *Broker) Ready() error {
 	if !ready {
 		return errors.New("the broker is starting or stopping")
 	}
+	if d := b.queue.Stuck(); d >= hangs {
+		return fmt.Errorf("the log hangs: store %s has been taking one batch for %v", b.p.Config.Store.Storage, d.Round(time.Second))
+	}
 	return b.k.Writable()
 }
+
+// hangs is after how long one batch makes a broker not ready: a disk, or the
+// process of a store, that does not come back. A slow one is not meant.
+const hangs = 10 * time.Second
 
 // gate makes peers wait until the broker can serve them.
 type gate struct {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -277,6 +279,27 @@ func TestBrokersThatMisbehave(t *testing.T) {
 			_, err = Produce(t.Context(), Options{Broker: peer(t, tc.serve), Connections: 1, Rate: 100, Count: 5, Timeout: 300 * time.Millisecond})
 			require.ErrorContains(t, err, tc.want)
 		})
+	}
+}
+
+// A name server that lies must not cost the machine's memory.
+func TestNameServersThatLie(t *testing.T) {
+	lie := func(opaque int32, queues int) string {
+		return peer(t, func(nc net.Conn) {
+			if _, err := readFrame(nc); err != nil {
+				return
+			}
+			body := fmt.Sprintf(`{"brokerDatas":[{"brokerAddrs":{"0":"127.0.0.1:1"},"brokerName":"b"}],"queueDatas":[{"brokerName":"b","readQueueNums":%d,"writeQueueNums":%d,"perm":6}]}`, queues, queues)
+			_, _ = nc.Write(append(command.AppendResponse(nil, command.JSON, 0, opaque, "", len(body)), body...))
+		})
+	}
+	for addr, want := range map[string]string{
+		lie(callOpaque, math.MaxInt32): "2147483647 queues", lie(callOpaque, -1): "-1 queues", lie(77, 4): "was not asked",
+	} {
+		_, err := Produce(t.Context(), Options{NameServer: addr, Count: 5})
+		require.ErrorContains(t, err, want)
+		_, err = Consume(t.Context(), Options{NameServer: addr, Count: 5})
+		require.ErrorContains(t, err, want)
 	}
 }
 

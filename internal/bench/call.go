@@ -24,6 +24,9 @@ func (e *ResponseError) Error() string {
 	return fmt.Sprintf("%s (code %d): %s", command.ResponseName(e.Code), e.Code, e.Remark)
 }
 
+// callOpaque is that of the only request of a connection.
+const callOpaque = 1
+
 type fields interface{ Append(w *command.Writer) }
 
 // call makes one request on a connection of its own.
@@ -37,7 +40,7 @@ func call(ctx context.Context, addr string, timeout time.Duration, code int32, r
 	defer nc.Close()
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	w := command.Begin(nil, command.JSON, code, 1, 0)
+	w := command.Begin(nil, command.JSON, code, callOpaque, 0)
 	req.Append(&w)
 	if _, err := nc.Write(w.End(0)); err != nil {
 		return nil, fmt.Errorf("%s to %s: %w", command.RequestName(code), addr, err)
@@ -48,6 +51,9 @@ func call(ctx context.Context, addr string, timeout time.Duration, code int32, r
 	}
 	if err := h.Decode(&f); err != nil {
 		return nil, fmt.Errorf("%s to %s: %w", command.RequestName(code), addr, err)
+	}
+	if !h.IsResponse() || h.Opaque != callOpaque {
+		return nil, fmt.Errorf("%s to %s: answered with opaque %d, which was not asked", command.RequestName(code), addr, h.Opaque)
 	}
 	if h.Code != command.RespSuccess {
 		return nil, fmt.Errorf("%s to %s: %w", command.RequestName(code), addr, &ResponseError{h.Code, string(h.Remark())})
@@ -147,6 +153,10 @@ func locate(ctx context.Context, o *Options, write bool) (*target, error) {
 	return t, nil
 }
 
+// maxQueues is how many queues of a topic a broker may have for a name server to
+// be believed: there is memory for each.
+const maxQueues = 1 << 16
+
 func (t *target) route(ctx context.Context, o *Options, topic string, write bool) error {
 	var h command.Header
 	body, err := call(ctx, o.NameServer, o.Timeout, command.ReqGetRouteInfoByTopic, &command.RouteRequest{Topic: topic, AcceptStandardJSONOnly: true}, &h)
@@ -170,6 +180,9 @@ func (t *target) route(ctx context.Context, o *Options, topic string, write bool
 		}
 		if addr == "" {
 			continue
+		}
+		if n < 0 || n > maxQueues {
+			return fmt.Errorf("route of %s: %s says that broker %s has %d queues, believable are 0 to %d", topic, o.NameServer, q.BrokerName, n, maxQueues)
 		}
 		if !slices.Contains(t.brokers, addr) {
 			t.brokers = append(t.brokers, addr)

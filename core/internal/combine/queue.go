@@ -253,11 +253,20 @@ func (q *Queue) makeLarge(to Receiver, n Need) (Slot, error) {
 // reference's osPageCacheBusyTimeOutMills.
 const stuckAfter = time.Second
 
-// stuck reports whether the Append under way takes too long.
-func (q *Queue) stuck() bool {
+// Stuck is how long the replicator has been in one Append when that is longer
+// than an Append may take (stuckAfter), else 0. It does not block.
+func (q *Queue) Stuck() time.Duration {
 	since := q.turn.since.Load()
-	return since != 0 && q.k.Clock.Now().UnixNano()-since > int64(stuckAfter)
+	if since == 0 {
+		return 0
+	}
+	if d := time.Duration(q.k.Clock.Now().UnixNano() - since); d > stuckAfter {
+		return d
+	}
+	return 0
 }
+
+func (q *Queue) stuck() bool { return q.Stuck() > 0 }
 
 func (q *Queue) sendWait() time.Duration {
 	if w := q.k.Config().SendWait; w > 0 {
