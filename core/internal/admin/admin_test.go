@@ -27,18 +27,18 @@ func create(c *enginetest.Client, r command.CreateTopicRequest) *enginetest.Repl
 func TestCreateTopic(t *testing.T) {
 	e := enginetest.Start(t, enginetest.Options{})
 	c := e.Connect(t)
-	require.Zero(t, create(c, command.CreateTopicRequest{Topic: "T", Perm: 6, Order: true, TopicSysFlag: 1, Attributes: "+message.type=FIFO,+k=v"}).Code)
+	require.Zero(t, create(c, command.CreateTopicRequest{Topic: "T", Perm: 6, Order: true, TopicSysFlag: 1, Attributes: "+message.type=FIFO,+reserve.time=-1"}).Code)
 	got := e.K.Topics.Named("T").Config
 	require.Equal(t, int32(4), got.ReadQueueNums)
 	require.True(t, got.Order)
 	require.Equal(t, int32(1), got.TopicSysFlag)
-	require.Equal(t, map[string]string{"message.type": "FIFO", "k": "v"}, map[string]string(got.Attributes))
-	require.Zero(t, create(c, command.CreateTopicRequest{Topic: "T", Perm: 4, ReadQueueNums: 8, WriteQueueNums: 2, Attributes: "-k,+x=y=z"}).Code)
+	require.Equal(t, map[string]string{"message.type": "FIFO", "reserve.time": "-1"}, map[string]string(got.Attributes))
+	require.Zero(t, create(c, command.CreateTopicRequest{Topic: "T", Perm: 4, ReadQueueNums: 8, WriteQueueNums: 2, Attributes: "-reserve.time,+queue.type=SimpleCQ"}).Code)
 	got = e.K.Topics.Named("T").Config
 	require.Equal(t, int32(8), got.ReadQueueNums)
 	require.Equal(t, int32(2), got.WriteQueueNums)
 	require.Equal(t, int32(4), got.Perm)
-	require.Equal(t, map[string]string{"message.type": "FIFO", "x": "y=z"}, map[string]string(got.Attributes), "changed, not replaced")
+	require.Equal(t, map[string]string{"message.type": "FIFO", "queue.type": "SimpleCQ"}, map[string]string(got.Attributes), "changed, not replaced")
 }
 
 func TestRefusals(t *testing.T) {
@@ -50,9 +50,14 @@ func TestRefusals(t *testing.T) {
 	} {
 		require.Equal(t, command.RespInvalidParameter, create(c, r).Code, name)
 	}
-	for _, attr := range []string{"-k", "k=v", "+k", "+=v", "-", "+"} {
+	for _, attr := range []string{
+		"-k", "k=v", "+k", "+=v", "-", "+", "+k=v", "+message.type=", "+message.type=fifo", "+message.type=MIXED",
+		"+queue.type=BatchCQ", "+cleanup.policy=COMPACTION", "+reserve.time=soon", "+message.type=FIFO,+k=v",
+	} {
 		require.Equal(t, command.RespSystemError, create(c, command.CreateTopicRequest{Topic: "T", Perm: 6, Attributes: attr}).Code, attr)
 	}
+	bla := command.CreateTopicRequest{Topic: "T", Perm: 6, ReadQueueNums: 4, WriteQueueNums: 4, DefaultTopic: "TBW102", TopicFilterType: "BLA"}
+	require.Equal(t, command.RespInvalidParameter, c.Do(command.ReqUpdateAndCreateTopic, bla.Append, nil).Code)
 	require.Nil(t, e.K.Topics.Named("T"))
 	require.NotZero(t, c.Do(command.ReqUpdateAndCreateTopic, nil, nil).Code)
 	require.NoError(t, e.Script.ReadOnly(t.Context(), "the disk is bad"))
