@@ -98,8 +98,9 @@ func Validate(o Options, options ...fx.Option) error {
 func readable(err error) error { return dig.RootCause(err) }
 
 // Start starts all components. When one fails, those that run are shut down and
-// the error names the one that failed. It returns when no component is starting
-// any more, even when ctx ends: fx alone would leave it behind.
+// the error names the one that failed. When ctx ends it waits for the component
+// that is starting, which fx alone would leave behind, but no longer than
+// StopTimeout: the process can only end then, as after [App.Stop].
 func (a *App) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.opts.StartTimeout)
 	defer cancel()
@@ -110,18 +111,22 @@ func (a *App) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops all components in reverse and returns when all have returned. They
-// share StopTimeout, or what ctx leaves of it.
+// Stop stops all components in reverse. They share StopTimeout, or what ctx leaves
+// of it. One that takes longer than its share goes on meanwhile; Stop returns when
+// all have returned, or when the whole time is over. Then the error says who hangs,
+// and nothing is left to the caller but to end the process: what hangs in a system
+// call on a disk that does not answer cannot be stopped.
 func (a *App) Stop(ctx context.Context) error {
 	if d, ok := ctx.Deadline(); ok {
 		a.life.total = min(a.life.total, max(time.Until(d), 0))
 	}
+	over := time.NewTimer(a.life.total)
+	defer over.Stop()
 	err := a.fx.Stop(context.WithoutCancel(ctx))
-	a.life.wg.Wait()
 	if err != nil {
-		return readable(err)
+		err = readable(err)
 	}
-	return nil
+	return errors.Join(err, a.life.wait(over.C))
 }
 
 // Run starts the program, waits until ctx ends or a component asks to stop
@@ -149,7 +154,8 @@ type Lifecycle struct {
 	parts []part
 	up    int
 	fail  chan error
-	wg    sync.WaitGroup
+
+	late map[string]chan error // Shutdowns that took longer than their share
 }
 
 type part struct {
@@ -197,7 +203,7 @@ func (l *Lifecycle) Fail(err error) {
 func (l *Lifecycle) start() error {
 	ctx := l.starting
 	for i, p := range l.parts {
-		if err := p.c.Start(ctx); err != nil {
+		if err := l.startOne(ctx, p); err != nil {
 			l.up = i
 			// fx calls no stop hook of a start hook that failed.
 			return errors.Join(fmt.Errorf("%s did not start: %w", p.name, err), l.stop())
@@ -205,6 +211,27 @@ func (l *Lifecycle) start() error {
 		l.up = i + 1
 	}
 	return nil
+}
+
+// startOne starts a component. A Start that does not return after ctx has ended
+// is given up after the time that all get to stop.
+func (l *Lifecycle) startOne(ctx context.Context, p part) error {
+	done := make(chan error, 1)
+	go func() { done <- p.c.Start(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	over := time.NewTimer(l.total)
+	defer over.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-over.C:
+		// Not wrapped: this is no start that was called off and ended in order.
+		return fmt.Errorf("%v, and it has not returned for %v since: it hangs, perhaps on a disk that does not answer", context.Cause(ctx), l.total) //nolint:errorlint // see above
+	}
 }
 
 // stop gives each component its share, whatever the earlier ones took.
@@ -219,11 +246,7 @@ func (l *Lifecycle) stop() error {
 		share := l.total * time.Duration(p.share) / time.Duration(sum)
 		one, cancel := context.WithTimeout(context.Background(), share)
 		done := make(chan error, 1)
-		l.wg.Add(1)
-		go func() {
-			defer l.wg.Done()
-			done <- p.c.Shutdown(one)
-		}()
+		go func() { done <- p.c.Shutdown(one) }()
 		select {
 		case err := <-done:
 			if err != nil {
@@ -232,9 +255,31 @@ func (l *Lifecycle) stop() error {
 		case <-one.Done():
 			// Its Shutdown goes on by itself; App.Stop waits for it at the end.
 			errs = append(errs, fmt.Errorf("%s did not stop within %v", p.name, share))
+			l.log.Warn("a component takes long to stop; the others are stopped meanwhile", "component", p.name, "its_time", share)
+			if l.late == nil {
+				l.late = map[string]chan error{}
+			}
+			l.late[p.name] = done
 		}
 		cancel()
 	}
 	l.up = 0
 	return errors.Join(errs...)
+}
+
+// wait waits for Shutdowns that took too long, until over.
+func (l *Lifecycle) wait(over <-chan time.Time) error {
+	for name, done := range l.late {
+		select {
+		case <-done:
+			continue
+		default:
+		}
+		select {
+		case <-done:
+		case <-over:
+			return fmt.Errorf("%s still hangs, perhaps on a disk that does not answer; the process ends without it, and the next start recovers", name)
+		}
+	}
+	return nil
 }

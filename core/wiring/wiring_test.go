@@ -135,6 +135,47 @@ func TestHangTakesNoTimeOfOthers(t *testing.T) {
 	})
 }
 
+// One that never returns, as in an fsync on a disk that does not answer, holds the
+// program up until the time to stop is over, and no longer.
+func TestHangIsGivenUp(t *testing.T) {
+	t.Run("while it stops", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			j := &journal{}
+			release := make(chan struct{})
+			defer close(release)
+			hang := func(context.Context) error { <-release; return nil }
+			app := program(t, wiring.Options{StopTimeout: 10 * time.Second},
+				added{part{name: "before", j: j}, 1}, added{part{name: "store", j: j, stop: hang}, 3}, added{part{name: "after", j: j}, 1})
+			require.NoError(t, app.Start(t.Context()))
+			began := time.Now()
+			err := app.Stop(t.Context())
+			require.ErrorContains(t, err, "store did not stop within 6s")
+			require.ErrorContains(t, err, "store still hangs")
+			require.Equal(t, 10*time.Second, time.Since(began))
+			require.Equal(t, []string{"start before", "start store", "start after", "stop after", "stop store", "stop before"}, j.all())
+		})
+	})
+	t.Run("while it starts", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			j := &journal{}
+			release := make(chan struct{})
+			defer close(release)
+			hang := func(context.Context) error { <-release; return nil }
+			app := program(t, wiring.Options{StopTimeout: 10 * time.Second},
+				added{part{name: "before", j: j}, 1}, added{part{name: "store", j: j, start: hang}, 3})
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			began := time.Now()
+			err := app.Run(ctx)
+			require.ErrorContains(t, err, "store did not start")
+			require.ErrorContains(t, err, "it hangs")
+			require.NotErrorIs(t, err, context.Canceled, "that is how a program ends which was stopped while it started")
+			require.Equal(t, 11*time.Second, time.Since(began))
+			require.Equal(t, []string{"start before", "start store", "stop before"}, j.all())
+		})
+	})
+}
+
 func TestStopErrorsAreAllTold(t *testing.T) {
 	j := &journal{}
 	fail := func(context.Context) error { return errTold }
@@ -235,7 +276,7 @@ func TestStartWaitsForWhoStarts(t *testing.T) {
 			added{part{name: "before", j: j}, 1},
 			added{part{name: "slow", j: j, start: func(ctx context.Context) error {
 				<-ctx.Done()
-				<-time.After(time.Minute) // an fsync that cannot be interrupted
+				<-time.After(30 * time.Second) // an fsync that cannot be interrupted
 				j.note("gave up")
 				return ctx.Err()
 			}}, 1})
