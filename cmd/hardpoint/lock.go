@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 
 	"go.uber.org/fx"
 
 	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/vfs"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 )
@@ -20,6 +23,7 @@ type dirLock struct {
 	fs   vfs.FS
 	dir  string
 	role string
+	log  *slog.Logger
 	file vfs.File
 }
 
@@ -27,18 +31,19 @@ func lockDir(n *node) fx.Option {
 	return fx.Module("data_directory", fx.Invoke(func(life *wiring.Lifecycle) {
 		for _, m := range []config.Mode{config.Broker, config.Namesrv} {
 			if n.Mode&m != 0 {
-				life.Add("data directory", &dirLock{fs: vfs.OS{}, dir: n.Config.Node.Data, role: m.String()}, 1)
+				life.Add("data directory", &dirLock{fs: vfs.OS{}, dir: n.Config.Node.Data, role: m.String(), log: n.log}, 1)
 			}
 		}
 	}))
 }
 
 // Start implements plugin.Component.
-func (l *dirLock) Start(context.Context) error {
+func (l *dirLock) Start(ctx context.Context) error {
 	if err := vfs.EnsureDir(l.fs, l.dir); err != nil {
 		return err
 	}
-	f, err := l.fs.Lock(filepath.Join(l.dir, l.role+".lock"))
+	name := filepath.Join(l.dir, l.role+".lock")
+	f, err := storage.WaitLock(ctx, plugin.Settings{Logger: l.log}, name, func() (vfs.File, error) { return l.fs.Lock(name) })
 	if errors.Is(err, vfs.ErrLocked) {
 		return fmt.Errorf("%s is in use by another %s; stop that one, or choose another directory with --data: %w", l.dir, l.role, err)
 	}

@@ -3,9 +3,11 @@ package commitlog
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/vfs"
 	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
@@ -208,12 +210,36 @@ func TestCopyOnWrite(t *testing.T) {
 	r.verify()
 }
 
+// hasty has short timers that fire at once: those of who waits for a lock.
+type hasty struct {
+	plugin.SystemClock
+	waited time.Duration
+}
+
+func (c *hasty) NewTimer(d time.Duration) plugin.Timer {
+	if d >= time.Second {
+		return c.SystemClock.NewTimer(d)
+	}
+	c.waited += d
+	return c.SystemClock.NewTimer(0)
+}
+
+// TestOpenTwice: the lock of another process is waited for, which may be ending.
 func TestOpenTwice(t *testing.T) {
-	r, _, _ := faulty(t, nil)
+	r, f, _ := faulty(t, nil)
+	clock := &hasty{}
+	r.params.Clock = clock
 	second := build(t, r.fs, r.params, r.change)
 	require.ErrorIs(t, second.Start(t.Context()), vfs.ErrLocked)
+	require.Equal(t, 5*time.Second, clock.waited)
 	require.NoError(t, second.Shutdown(background(t)))
 	require.NoError(t, r.send(queueN(0), 10))
+	r.verify()
+	r.stop()
+	clock.waited = 0
+	f.Add(vfstest.Rule{Op: vfstest.OpLock, For: 7, Err: vfs.ErrLocked})
+	r.start()
+	require.Equal(t, 350*time.Millisecond, clock.waited)
 	r.verify()
 }
 

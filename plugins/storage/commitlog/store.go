@@ -127,8 +127,9 @@ func (s *Store) Start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if s.lock, err = s.fs.Lock(s.path.lock); err != nil {
-		return fmt.Errorf("another process has the store open: %w", err)
+	s.lock, err = storage.WaitLock(ctx, s.p.Settings, s.path.lock, func() (vfs.File, error) { return s.fs.Lock(s.path.lock) })
+	if err != nil {
+		return err
 	}
 	if _, err = s.lock.WriteAt([]byte("lock"), 0); err != nil {
 		return err
