@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
@@ -17,8 +18,9 @@ type writer struct {
 	waiting []*storage.Batch
 	head    int // of waiting
 	touched chan *segment
-	// unmarked: there was no space to mark the store as open.
-	unmarked bool
+	// mark is what the file holds that marks the store as open; nil when there was
+	// no space for it.
+	mark atomic.Pointer[string]
 }
 
 // take empties the queue of unpublished batches.

@@ -22,6 +22,9 @@ const (
 	cpIndexSum   = 2056 // complement of cpIndexAt: tells it from zeros
 	cpIndexUsed  = 2064 // 1 when the key index has files
 	cpIndexLast  = 2072 // name of its last file, a number; 0: none, or unknown
+	cpQueues     = 2080 // how many queues have files
+	cpQueuesHash = 2088 // sum of the hashes of their names
+	cpQueuesSum  = 2096 // complement of the two, one xor the other
 
 	checkpointSize = 4096
 	// checkpointSlack is how far in ms the times may be ahead of the truth.
@@ -47,6 +50,12 @@ type checkpointFields struct {
 	// indexUsed: the key index had files; indexLast is the name of the last.
 	indexUsed bool
 	indexLast int64
+	// queues is how many queues there were, -1 unknown, and queuesHash the sum of
+	// the hashes of their names.
+	queues     int64
+	queuesHash uint64
+	// odd: there are bytes where neither RocketMQ nor this store writes any.
+	odd bool
 }
 
 // parseCheckpoint reads the fields; missing bytes count as zeros, values that
@@ -55,11 +64,16 @@ func parseCheckpoint(b []byte) checkpointFields {
 	var p [checkpointSize]byte
 	copy(p[:], b)
 	get := func(off int) int64 { return max(int64(binary.BigEndian.Uint64(p[off:])), 0) }
-	c := checkpointFields{physic: get(cpPhysicTime), logics: get(cpLogicsTime), index: get(cpIndexTime), confirm: get(cpConfirm), indexAt: -1, indexUsed: get(cpIndexUsed) == 1, indexLast: get(cpIndexLast)}
+	c := checkpointFields{physic: get(cpPhysicTime), logics: get(cpLogicsTime), index: get(cpIndexTime), confirm: get(cpConfirm), indexAt: -1, indexUsed: get(cpIndexUsed) == 1, indexLast: get(cpIndexLast), queues: -1}
 	at, sum := binary.BigEndian.Uint64(p[cpIndexAt:]), binary.BigEndian.Uint64(p[cpIndexSum:])
 	if at == ^sum && int64(at) >= 0 {
 		c.indexAt = int64(at)
 	}
+	n, hash := binary.BigEndian.Uint64(p[cpQueues:]), binary.BigEndian.Uint64(p[cpQueuesHash:])
+	if n^hash == ^binary.BigEndian.Uint64(p[cpQueuesSum:]) && int64(n) >= 0 {
+		c.queues, c.queuesHash = int64(n), hash
+	}
+	c.odd = len(trimZeros(p[cpConfirm+8:cpIndexAt])) > 0 || len(trimZeros(p[cpQueuesSum+8:])) > 0
 	return c
 }
 
@@ -117,6 +131,11 @@ func (c *checkpoint) setIndexAt(at int64) error {
 		return err
 	}
 	return c.set(cpIndexSum, ^at)
+}
+
+// setQueues writes which queues have files that are durable.
+func (c *checkpoint) setQueues(n int64, hash uint64) error {
+	return errors.Join(c.set(cpQueues, n), c.set(cpQueuesHash, int64(hash)), c.set(cpQueuesSum, int64(^(uint64(n)^hash))))
 }
 
 func (c *checkpoint) sync() error {

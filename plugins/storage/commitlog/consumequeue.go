@@ -57,6 +57,7 @@ type queue struct {
 	dirty    atomic.Bool   // is on the list to be flushed
 	newNames atomic.Bool   // its directory has names that are not durable
 	holey    atomic.Bool   // a hole was told
+	counted  atomic.Bool   // in queueIndex.present
 	held     int32         // the writer's: its place in queueIndex.held, from 1
 
 	// The writer's: the file under way, and the byte addresses whose space is
@@ -88,6 +89,13 @@ type queueIndex struct {
 	// Recovery's: queues with a run, and how many units these have.
 	runs     []*queue
 	runUnits int
+
+	// present are the queues whose files are durable: how many, and the sum of
+	// the hashes of their names.
+	present struct {
+		n    atomic.Int64
+		hash atomic.Uint64
+	}
 
 	cache   fileCache
 	dirtyMu sync.Mutex

@@ -294,7 +294,8 @@ func (k *keyIndex) restore(keys []message.Key) error {
 // forced.
 func (k *keyIndex) flush(upTo, t int64, force bool) error {
 	now := k.s.p.Clock.Now().UnixMilli()
-	if !force && now-k.lastFlush < keyFlushEvery {
+	// The clock may have been set back.
+	if since := now - k.lastFlush; !force && since >= 0 && since < keyFlushEvery {
 		return nil
 	}
 	k.lastFlush = now

@@ -2,6 +2,8 @@ package commitlog
 
 import (
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"maps"
 	"slices"
@@ -30,7 +32,44 @@ func (ix *queueIndex) flush() error {
 		return err
 	}
 	names := slices.Sorted(maps.Keys(dirs))
-	return inParallel(len(names), func(i int) error { return ix.syncDir(names[i]) })
+	if err := inParallel(len(names), func(i int) error { return ix.syncDir(names[i]) }); err != nil {
+		return err
+	}
+	for _, q := range list {
+		q.mu.RLock() // a queue that is dropped has no files any more
+		if len(q.files) > 0 {
+			q.count(true)
+		}
+		q.mu.RUnlock()
+	}
+	return nil
+}
+
+// count takes the queue into those that are present, or out of them.
+func (q *queue) count(present bool) {
+	if q.counted.Swap(present) == present {
+		return
+	}
+	n, hash := int64(1), q.hash()
+	if !present {
+		n, hash = -1, -hash
+	}
+	q.ix.present.n.Add(n)
+	q.ix.present.hash.Add(hash)
+}
+
+// hash is that of the queue's name, the same in every process.
+func (q *queue) hash() uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%s\x00%d", q.key.Topic, q.key.ID) // never fails
+	return h.Sum64()
+}
+
+// lost reports whether queues are not there any more that the checkpoint counts.
+// More may be there: those since, or another broker's.
+func (ix *queueIndex) lost(c *checkpointFields) bool {
+	n := ix.present.n.Load()
+	return c.queues >= 0 && (n < c.queues || n == c.queues && ix.present.hash.Load() != c.queuesHash)
 }
 
 func flushAllOf(list []*queue) error {
@@ -46,8 +85,13 @@ func (q *queue) flush() error {
 		if to <= from {
 			continue
 		}
-		var err error
+		// An open file, or a mapping, works on without its name.
+		_, err := q.ix.fs.Stat(q.path(f))
 		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return gone(q.path(f))
+		case err != nil:
+			return err
 		case f.file != nil:
 			err = f.file.Sync()
 		case f.m != nil && f.whole.Load():

@@ -101,6 +101,9 @@ func (ix *queueIndex) load(l *loading) error {
 	for _, q := range all {
 		if q.load != nil { // else its name is that of a file
 			ix.byKey[q.key] = q
+			if len(q.files) > 0 {
+				q.count(true)
+			}
 		}
 	}
 	return nil

@@ -81,13 +81,17 @@ func (s *Store) remakeSome(r *recovery, list []*remaking) error {
 	rd := newLogReader(r.list)
 	defer rd.close()
 	var units []message.Unit
-	at := message.Position(0)
+	at, told := message.Position(0), spans[0].lo
 	for _, sp := range spans {
 		if at = max(at, sp.lo); at >= sp.hi {
 			continue
 		}
 		err := rd.each(at, sp.hi, func(v *message.View) error {
 			at = v.Position + message.Position(v.Size)
+			if int64(at-told) >= s.progressEvery {
+				told = at
+				s.p.Logger.Info("making ConsumeQueues again", "position", at, "end", spans[len(spans)-1].hi, "queues", len(list))
+			}
 			units, _ = s.deriver.Derive(v, nil, units[:0], nil)
 			for i := range units {
 				u := &units[i]

@@ -53,6 +53,7 @@ type recovery struct {
 	lastTime        int64
 	pubTime         int64
 	wipeAll         bool // not every byte behind the tail was looked at
+	cutting         bool // a crash interrupted a truncation
 	records         int64
 	// again is set when the queues do not describe this log: all of it is
 	// scanned, so that they are made again.
@@ -70,13 +71,11 @@ func (s *Store) recover(ctx context.Context) error {
 		return err
 	}
 	r.foreign = id == nil && len(r.list) > 0
+	named := id != nil && id.QueueFile == s.queues.fileSize
 	if id == nil {
 		id = &identity{LogID: s.p.LogID, Segment: s.p.Segment, QueueFile: s.queues.fileSize}
 		if id.LogID == "" {
 			id.LogID = newLogID()
-		}
-		if err := writeIdentity(s.fs, s.path.identity, id); err != nil {
-			return err
 		}
 	}
 	if s.p.LogID != "" && s.p.LogID != id.LogID {
@@ -90,16 +89,9 @@ func (s *Store) recover(ctx context.Context) error {
 	if err != nil && !r.clean {
 		return err
 	}
+	unmarked := r.clean
 	if s.cp, r.fields, err = openCheckpoint(s.fs, s.path.checkpoint); err != nil {
 		return err
-	}
-	switch err := s.writeAbort(); {
-	case err == nil:
-	case !errors.Is(err, vfs.ErrNoSpace):
-		return err
-	case r.clean:
-		s.writer.unmarked = true
-		s.p.Logger.Warn("the disk is full: the store serves reads, and takes no writes until there is space", "file", s.path.abort)
 	}
 	if err := s.dropped.load(s.fs, s.path.droppedFile, s.p.Logger); err != nil {
 		return err
@@ -115,7 +107,25 @@ func (s *Store) recover(ctx context.Context) error {
 	if err := s.queues.load(&r.loading); err != nil {
 		return err
 	}
-	if !ours { // all files have the size that is configured
+	// Up to here a start that is refused leaves the directory as it was.
+	if err := s.checkEnd(&r); err != nil {
+		return err
+	}
+	switch err := s.writeAbort(); {
+	case err == nil:
+	case !errors.Is(err, vfs.ErrNoSpace):
+		return err
+	case unmarked:
+		s.p.Logger.Warn("the disk is full: the store serves reads, and takes no writes until there is space", "file", s.path.abort)
+	default: // the mark of the process that was killed does as well
+		b, err := vfs.ReadFile(s.fs, s.path.abort)
+		if err != nil {
+			return err
+		}
+		mark := string(b)
+		s.writer.mark.Store(&mark)
+	}
+	if !named { // all files have the size that is configured
 		id.QueueFile = s.queues.fileSize
 		if err := writeIdentity(s.fs, s.path.identity, id); err != nil {
 			return err
@@ -130,9 +140,8 @@ func (s *Store) recover(ctx context.Context) error {
 	if r.published == r.lastEnd {
 		r.published = r.tail // only a blank may lie between
 	}
-	if err := s.cutTail(&r); err != nil {
-		return err
-	}
+	// First nothing derived names what is behind the end, then that is removed: a
+	// crash in between would leave a log that ends before its queues do.
 	if err := s.settle(&r); err != nil {
 		return err
 	}
@@ -143,6 +152,14 @@ func (s *Store) recover(ctx context.Context) error {
 	}
 	if s.keys != nil {
 		if err := s.keys.cut(r.published); err != nil {
+			return err
+		}
+	}
+	if err := s.cutTail(&r); err != nil {
+		return err
+	}
+	if r.cutting {
+		if err := errors.Join(s.fs.Remove(s.path.cut), s.fs.SyncDir(s.path.root)); err != nil {
 			return err
 		}
 	}
@@ -242,20 +259,24 @@ func extendFile(fsys vfs.FS, path string, size int64) error {
 // writeAbort leaves the mark that the store is open: whoever finds it knows that
 // the end was not clean.
 func (s *Store) writeAbort() error {
-	return vfs.WriteFileAtomic(s.fs, s.path.abort, []byte(strconv.Itoa(os.Getpid())))
+	mark := strconv.Itoa(os.Getpid())
+	if err := vfs.WriteFileAtomic(s.fs, s.path.abort, []byte(mark)); err != nil {
+		return err
+	}
+	s.writer.mark.Store(&mark)
+	return nil
 }
 
 // changeable returns nil when the files may be changed: the store has not failed,
 // and a crash would be noticed at the next start. The caller has the turn of the
 // log.
 func (s *Store) changeable() error {
-	if err := s.failure(); err != nil || !s.writer.unmarked {
+	if err := s.failure(); err != nil || s.writer.mark.Load() != nil {
 		return err
 	}
 	if err := s.writeAbort(); err != nil {
 		return s.refused("mark the store as open", err)
 	}
-	s.writer.unmarked = false
 	return nil
 }
 
@@ -266,18 +287,16 @@ func (s *Store) finishCut(r *recovery) error {
 		return err
 	}
 	s.p.Logger.Warn("a truncation was interrupted and is finished now", "position", at)
-	r.clean = false
+	r.clean, r.cutting = false, true
 	if r.list, err = s.cutFiles(r.list, at); err != nil {
 		return err
 	}
 	s.list.Store(&r.list)
 	if r.fields.confirm > int64(at) {
 		r.fields.confirm = int64(at)
-		if err := errors.Join(s.cp.set(cpConfirm, int64(at)), s.cp.sync()); err != nil {
-			return err
-		}
+		return errors.Join(s.cp.set(cpConfirm, int64(at)), s.cp.sync())
 	}
-	return errors.Join(s.fs.Remove(s.path.cut), s.fs.SyncDir(s.path.root))
+	return nil
 }
 
 // cutFiles makes every byte of the log from at on zero or removes its file,
@@ -343,6 +362,16 @@ func (s *Store) plan(r *recovery) error {
 			start = seg
 		}
 	}
+	switch {
+	case r.foreign:
+	case s.queues.lost(&r.fields):
+		s.p.Logger.Warn("ConsumeQueues are missing; the queues are made again from the whole log", "dir", s.path.queues,
+			"present", s.queues.present.n.Load(), "at_the_last_flush", r.fields.queues)
+		r.again = true
+	case r.fields.confirm == 0 && r.units > 0:
+		s.p.Logger.Warn("the checkpoint is missing or empty; the queues are made again from the whole log", "file", s.path.checkpoint)
+		r.again = true
+	}
 	if r.again {
 		start = r.list[0]
 	}
@@ -379,9 +408,24 @@ func (s *Store) startByTime(r *recovery) (*segment, error) {
 // progressEvery is how many bytes are scanned between two lines in the log.
 const progressEvery = 1 << 30
 
-// scan walks the log from r.start to its end, rebuilds what is missing of
-// queues and keys, and finds damage.
+// scan walks the log from r.start to its end, and from its beginning when it turns
+// out that r.start was chosen by what is not so.
 func (s *Store) scan(ctx context.Context, r *recovery) error {
+	if err := s.scanOnce(ctx, r); err != nil {
+		return err
+	}
+	if r.clean || r.again || r.fields.since() <= r.lastTime || r.start <= message.Position(r.first()) {
+		return nil
+	}
+	s.p.Logger.Warn("the checkpoint claims a later time than the last record has; the queues are made again from the whole log",
+		"file", s.path.checkpoint, "claims", r.fields.since()+checkpointSlack, "last", r.lastTime)
+	s.scanAgain(r, r.tail)
+	return s.scanOnce(ctx, r)
+}
+
+// scanOnce walks the log from r.start to its end, rebuilds what is missing of
+// queues and keys, and finds damage.
+func (s *Store) scanOnce(ctx context.Context, r *recovery) error {
 	r.tail, r.published, r.lastEnd = r.start, min(r.start, r.limit), r.start
 	if len(r.list) == 0 {
 		return nil
@@ -400,7 +444,7 @@ func (s *Store) scan(ctx context.Context, r *recovery) error {
 			r.tail = pos
 			break
 		}
-		if pos-told >= progressEvery {
+		if int64(pos-told) >= s.progressEvery {
 			told = pos
 			s.p.Logger.Info("scanning the log", "position", pos, "end", r.list.last().base+seg.size, "records", r.records)
 			if err := ctx.Err(); err != nil {
@@ -571,6 +615,11 @@ func (s *Store) cutTail(r *recovery) error {
 	}
 	if !r.clean || s.hasBytesBehind(r) {
 		// Bytes behind the tail: only then are there files to change.
+		if r.fields.confirm > int64(r.published) && r.list.last().base > int64(r.tail) {
+			if err := errors.Join(s.cp.set(cpConfirm, int64(r.published)), s.cp.sync()); err != nil {
+				return err
+			}
+		}
 		list, err := s.wipe(r)
 		if err != nil {
 			return err

@@ -224,6 +224,11 @@ func (s *Store) Drop(_ context.Context, list []message.Queue) error {
 			return s.fail(fmt.Errorf("drop queue %s: %w", key, err))
 		}
 	}
+	s.flushMu.Lock()
+	defer s.flushMu.Unlock()
+	if err := s.cp.setQueues(s.queues.present.n.Load(), s.queues.present.hash.Load()); err != nil {
+		return s.fail(fmt.Errorf("count the queues: %w", err))
+	}
 	return nil
 }
 
@@ -242,6 +247,7 @@ func (ix *queueIndex) drop(key message.Queue) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.known.Store(false)
+	q.count(false)
 	q.min.Store(0)
 	q.max.Store(0)
 	for _, f := range q.files {

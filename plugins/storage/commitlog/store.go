@@ -45,6 +45,8 @@ type Store struct {
 	stop     context.CancelFunc
 	done     sync.WaitGroup
 	dropped  dropped
+	// progressEvery is how many bytes are scanned between two lines in the log.
+	progressEvery int64
 }
 
 // marks are the positions and times that State shows.
@@ -85,7 +87,7 @@ var (
 func newStore(fsys vfs.FS, p storage.Params, cfg Config) *Store {
 	s := &Store{
 		fs: fsys, p: p, cfg: cfg, path: newPaths(p.Dir, cfg.StorePathCommitLog),
-		deriver: message.NewDeriver(p.Index), syncTurn: make(chan struct{}, 1),
+		deriver: message.NewDeriver(p.Index), syncTurn: make(chan struct{}, 1), progressEvery: progressEvery,
 	}
 	s.leases.New = func() any { return &lease{pool: &s.leases} }
 	s.events.failed = p.Events.Failed
@@ -175,7 +177,7 @@ func (s *Store) Shutdown(ctx context.Context) error {
 		clean = err == nil
 	}
 	if clean {
-		if err = s.fs.Remove(s.path.abort); s.writer.unmarked && errors.Is(err, fs.ErrNotExist) {
+		if err = s.fs.Remove(s.path.abort); s.writer.mark.Load() == nil && errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
 		err = errors.Join(err, s.fs.SyncDir(s.path.root))

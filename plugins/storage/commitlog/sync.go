@@ -68,9 +68,15 @@ func (s *Store) syncLog() error {
 func (s *Store) flushDerived(all bool) error {
 	s.flushMu.Lock()
 	defer s.flushMu.Unlock()
+	if err := s.present(); err != nil {
+		return err
+	}
 	t, upTo := s.marks.pubTime.Load(), s.marks.published.Load()
 	if err := s.queues.flush(); err != nil {
 		return fmt.Errorf("flush ConsumeQueues: %w", err)
+	}
+	if err := s.cp.setQueues(s.queues.present.n.Load(), s.queues.present.hash.Load()); err != nil {
+		return err
 	}
 	if err := s.cp.set(cpLogicsTime, t); err != nil {
 		return err
