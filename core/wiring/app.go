@@ -269,17 +269,20 @@ func (l *Lifecycle) stop() error {
 
 // wait waits for Shutdowns that took too long, until over.
 func (l *Lifecycle) wait(over <-chan time.Time) error {
+	var errs []error
 	for name, done := range l.late {
 		select {
-		case <-done:
+		case err := <-done:
+			errs = append(errs, err)
 			continue
 		default:
 		}
 		select {
-		case <-done:
+		case err := <-done:
+			errs = append(errs, err)
 		case <-over:
-			return fmt.Errorf("%s still hangs, perhaps on a disk that does not answer; the process ends without it, and the next start recovers", name)
+			return errors.Join(append(errs, fmt.Errorf("%s still hangs, perhaps on a disk that does not answer; the process ends without it, and the next start recovers", name))...)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

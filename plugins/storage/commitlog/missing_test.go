@@ -112,7 +112,7 @@ func TestLastSegmentsMissing(t *testing.T) {
 						for path := range kept {
 							require.NoError(t, r.fs.Remove(path))
 						}
-						r.refused()
+						_ = r.refused()
 					}
 					for _, name := range []string{r.s.path.checkpoint, r.s.path.queues, r.s.path.index} {
 						require.NoError(t, r.fs.RemoveAll(name))

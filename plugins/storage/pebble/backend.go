@@ -38,7 +38,8 @@ type backend struct {
 
 // Open implements storekit.KV. It waits a while for the lock, bounded by ctx.
 func (b *backend) Open(ctx context.Context) error {
-	b.files = newDeferFS(b.fs())
+	files := b.fs()
+	b.files = newDeferFS(files, files.PathJoin(b.dir, "LOCK"))
 	b.space = space{fs: b.files, dir: b.dir, reserve: b.cfg.ReserveBytes}
 	b.cache = pebble.NewCache(b.cfg.CacheBytes)
 	db, err := pebble.Open(b.dir, &pebble.Options{
@@ -190,7 +191,7 @@ func (b *backend) Close() error {
 	if b.abandoned {
 		return errors.New("the database failed and stays locked until the process ends")
 	}
-	err := b.db.Close()
+	err := errors.Join(b.db.Close(), b.files.failed())
 	b.cache.Unref()
 	return err
 }

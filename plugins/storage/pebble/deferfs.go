@@ -1,7 +1,9 @@
 package pebble
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 
@@ -12,16 +14,22 @@ import (
 const walCategory = vfs.DiskWriteCategory("pebble-wal")
 
 // deferFS defers the syncs of write-ahead logs; everything else goes through.
+//
+// Pebble changes its log in the middle of a commit, and ends the process, or
+// panics without its locks, when that fails. So no error of a log reaches it: the
+// first one is kept, nothing is written to any log any more, and whoever commits
+// or syncs gets the error from here.
 type deferFS struct {
 	vfs.FS
+	lock string // a file that is there while the database is open; "" for none
 
 	mu   sync.Mutex
 	open map[*walFile]struct{}
 	err  error // the first sync that failed; it is never tried again
 }
 
-func newDeferFS(inner vfs.FS) *deferFS {
-	return &deferFS{FS: inner, open: map[*walFile]struct{}{}}
+func newDeferFS(inner vfs.FS, lock string) *deferFS {
+	return &deferFS{FS: inner, lock: lock, open: map[*walFile]struct{}{}}
 }
 
 // Unwrap implements vfs.FS.
@@ -40,8 +48,14 @@ func (d *deferFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteC
 }
 
 func (d *deferFS) wrap(f vfs.File, err error, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	if err != nil || category != walCategory {
+	if category != walCategory {
 		return f, err
+	}
+	if err != nil {
+		d.fail("create", name, err)
+		if f, err = vfs.NewMem().Create("dead", category); err != nil {
+			return nil, err
+		}
 	}
 	w := &walFile{File: f, fs: d, name: name}
 	d.mu.Lock()
@@ -58,10 +72,23 @@ func (d *deferFS) syncWAL() error {
 		files = append(files, f)
 	}
 	d.mu.Unlock()
+	if d.lock != "" {
+		if _, err := d.FS.Stat(d.lock); err != nil {
+			d.fail("look for", d.lock, gone(err))
+		}
+	}
 	for _, f := range files {
 		f.sync()
 	}
 	return d.failed()
+}
+
+// gone explains a file that is not there any more.
+func gone(err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("it was deleted or moved while the store was open; what was written since may be lost. Stop, put it back if it was moved, and start again: %w", err)
 }
 
 func (d *deferFS) failed() error {
@@ -70,11 +97,11 @@ func (d *deferFS) failed() error {
 	return d.err
 }
 
-func (d *deferFS) fail(name string, err error) {
+func (d *deferFS) fail(what, name string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err == nil {
-		d.err = fmt.Errorf("sync of the write-ahead log %s: %w", name, err)
+		d.err = fmt.Errorf("%s %s: %w", what, name, err)
 	}
 }
 
@@ -89,11 +116,17 @@ type walFile struct {
 	closed bool
 }
 
-// Write implements vfs.File: when it returns, the bytes survive the process.
+// Write implements vfs.File: when it returns, the bytes survive the process, or
+// the log has failed.
 func (f *walFile) Write(p []byte) (int, error) {
-	n, err := f.File.Write(p)
+	if f.fs.failed() != nil {
+		return len(p), nil
+	}
+	if _, err := f.File.Write(p); err != nil {
+		f.fs.fail("write the log", f.name, err)
+	}
 	f.dirty.Store(true)
-	return n, err
+	return len(p), nil
 }
 
 // Sync implements vfs.File by doing nothing: syncWAL does it later.
@@ -117,13 +150,18 @@ func (f *walFile) syncLocked() {
 	if f.closed || f.fs.failed() != nil || !f.dirty.Swap(false) {
 		return
 	}
+	// An open file works on without its name.
+	if _, err := f.fs.FS.Stat(f.name); err != nil {
+		f.fs.fail("sync the log", f.name, gone(err))
+		return
+	}
 	if err := f.File.SyncData(); err != nil {
-		f.fs.fail(f.name, err)
+		f.fs.fail("sync the log", f.name, err)
 	}
 }
 
 // Close implements vfs.File. It syncs first: Pebble takes a log that it closed
-// for whole.
+// for whole. It always succeeds, see deferFS.
 func (f *walFile) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,7 +171,7 @@ func (f *walFile) Close() error {
 	delete(f.fs.open, f)
 	f.fs.mu.Unlock()
 	if err := f.File.Close(); err != nil {
-		return err
+		f.fs.fail("close the log", f.name, err)
 	}
-	return f.fs.failed()
+	return nil
 }

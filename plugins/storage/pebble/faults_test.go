@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -158,6 +159,69 @@ func TestFailedWrite(t *testing.T) {
 	r.close()
 }
 
+// TestLogCannotBeChanged: Pebble makes a new log in the middle of a commit, and
+// would panic without its locks when the old one cannot be closed or the new one
+// not be made. The store fails, and reading goes on.
+func TestLogCannotBeChanged(t *testing.T) {
+	for _, what := range []string{"create", "sync", "write"} {
+		t.Run(what, func(t *testing.T) {
+			fs := &faultFS{FS: vfs.NewMem()}
+			r := open(t, fs, small)
+			require.NoError(t, r.append(10))
+			require.NoError(t, r.sync())
+			n, acked, err := int64(1), int64(1), error(nil)
+			for range 200 { // several memtables
+				if err = r.append(50_000); err != nil {
+					break
+				}
+				if n++; n == 10 {
+					acked = n
+					fs.create.Store(what == "create")
+					fs.sync.Store(what == "sync")
+				}
+				if n == 20 {
+					fs.write.Store(what == "write")
+				}
+			}
+			require.ErrorIs(t, err, storage.ErrFailed)
+			require.ErrorIs(t, err, errInjected)
+			require.Equal(t, int32(1), r.failed.Load())
+			require.Equal(t, n, r.max())
+			require.ErrorIs(t, r.store.Shutdown(t.Context()), errInjected)
+			r = open(t, fs.FS, small)
+			require.GreaterOrEqual(t, r.max(), acked)
+			r.close()
+		})
+	}
+}
+
+// TestFilesGoneUnderOpenStore: an open file works on without its name, so the next
+// sync looks whether it is there.
+func TestFilesGoneUnderOpenStore(t *testing.T) {
+	for _, pattern := range []string{"LOCK", "*.log", "*"} {
+		t.Run(pattern, func(t *testing.T) {
+			dir := t.TempDir()
+			s := buildDisk(t, dir, nil)
+			require.NoError(t, s.Start(t.Context()))
+			r := &rig{t: t, w: storagetest.NewWriter(message.IndexRules{}), store: s, seq: storagetest.OpenSequencer(t, s, nil, 1)}
+			require.NoError(t, r.append(10))
+			require.NoError(t, r.sync())
+			require.NoError(t, r.append(10))
+			names, err := filepath.Glob(filepath.Join(dir, pattern))
+			require.NoError(t, err)
+			require.NotEmpty(t, names)
+			for _, name := range names {
+				require.NoError(t, os.RemoveAll(name))
+			}
+			err = r.sync()
+			require.ErrorIs(t, err, storage.ErrFailed)
+			require.ErrorContains(t, err, "while the store was open")
+			require.ErrorIs(t, r.append(10), storage.ErrFailed)
+			require.Error(t, r.store.Shutdown(t.Context()))
+		})
+	}
+}
+
 // TestFull: below the reserve nothing is written, and space brings it back.
 func TestFull(t *testing.T) {
 	fs := vfs.NewMem()
@@ -233,10 +297,13 @@ var errInjected = errors.New("injected")
 // faultFS makes syncs and writes of write-ahead logs fail.
 type faultFS struct {
 	vfs.FS
-	sync, write atomic.Bool
+	sync, write, create atomic.Bool
 }
 
 func (f *faultFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if f.create.Load() && strings.HasSuffix(name, ".log") {
+		return nil, errInjected
+	}
 	file, err := f.FS.Create(name, c)
 	if err != nil || !strings.HasSuffix(name, ".log") {
 		return file, err
