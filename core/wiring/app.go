@@ -254,8 +254,8 @@ func (l *Lifecycle) stop() error {
 			}
 		case <-one.Done():
 			// Its Shutdown goes on by itself; App.Stop waits for it at the end.
-			errs = append(errs, fmt.Errorf("%s did not stop within %v", p.name, share))
-			l.log.Warn("a component takes long to stop; the others are stopped meanwhile", "component", p.name, "its_time", share)
+			errs = append(errs, fmt.Errorf("%s did not stop within %v", p.name, share.Round(time.Millisecond)))
+			l.log.Warn("a component takes long to stop; the others are stopped meanwhile", "component", p.name, "its_time", share.Round(time.Millisecond))
 			if l.late == nil {
 				l.late = map[string]chan error{}
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -185,7 +186,7 @@ func TestCrashWhileRecovering(t *testing.T) {
 	for _, truncates := range []bool{false, true} {
 		for _, keep := range []memfs.Keep{memfs.KeepAll, memfs.KeepNone, memfs.KeepRandom} {
 			t.Run(fmt.Sprintf("truncates=%v/keep=%v", truncates, keep), func(t *testing.T) {
-				for after := 0; ; after++ {
+				for after := 0; ; after += 1 + after/16 {
 					d := newDisk(uint64(after))
 					f := vfstest.NewFaults(d)
 					r := newRig(t, f, storage.Immediate, nil)
@@ -197,10 +198,11 @@ func TestCrashWhileRecovering(t *testing.T) {
 						require.NoError(t, r.send(queueN(i%3), 500))
 					}
 					require.NoError(t, r.s.flushDerived(true)) // the log is not durable
-					left := after
+					var left atomic.Int64                      // a segment is prepared in the background
+					left.Store(int64(after))
 					off := func(c vfstest.Call) error {
 						if changes[c.Op] {
-							if left--; left < 0 {
+							if left.Add(-1) < 0 {
 								return dead
 							}
 						}
@@ -234,7 +236,6 @@ func TestCrashWhileRecovering(t *testing.T) {
 					r.verify()
 					r.stop()
 					if over {
-						t.Logf("%d", after)
 						return
 					}
 				}
