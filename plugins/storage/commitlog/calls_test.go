@@ -180,16 +180,16 @@ func (coldMapping) Resident(int64, int64) (int64, error) { return 0, nil }
 // through the mapping, in chunks that say so and keep to their own limit; those
 // near the end of the log are lent from the mapping without a call.
 func TestColdReads(t *testing.T) {
-	const segment, body = 4 << 20, 1000
+	const segment, body = 4 << 20, 8000
 	f := vfstest.NewFaults(coldFS{vfs.OS{}})
 	s := openOn(t, f, storage.Params{Settings: plugin.Settings{Dir: t.TempDir()}, Segment: segment}, nil)
 	seq := storagetest.OpenSequencer(t, s, plugin.SystemClock{}, 1)
 	w := storagetest.NewWriter(message.IndexRules{})
 	q := queueN(0)
 	n := 0
-	for seq.Tail() < hotBytes+2*segment {
+	for seq.Tail() < hotBytes+4*segment {
 		var groups [][]storagetest.Message
-		for range 1000 {
+		for range 100 {
 			groups = append(groups, []storagetest.Message{{Queue: q, Body: fmt.Appendf(make([]byte, 0, body), "%0*d", body, n)}})
 			n++
 		}
@@ -233,4 +233,38 @@ func TestColdReads(t *testing.T) {
 	require.NoError(t, s.ReadLog(t.Context(), 0, 1<<20, &chunk))
 	require.True(t, chunk.Cold)
 	require.Greater(t, c.log[vfstest.OpRead].Load(), cold+1)
+
+	// Readers that go on in order have the next bytes read ahead of them, each
+	// once; those that jump do not.
+	var ranges [][2]int64
+	f.SetHook(func(x vfstest.Call) error {
+		if base, ok := parseFileName(filepath.Base(x.Name)); ok && x.Op == vfstest.OpAdvise && strings.Contains(filepath.ToSlash(x.Name), "/commitlog/") {
+			ranges = append(ranges, [2]int64{base + x.Off, base + x.Off + x.N})
+		}
+		return nil
+	})
+	for i := range int64(10) {
+		read(1800 - 150*i)
+	}
+	require.Empty(t, ranges)
+	first := int64(chunk.Units[0].At)
+	next := chunk.Next
+	for at := [2]int64{next, next + 40}; at[1] < 1800; { // two, one ahead of the other
+		for k := range at {
+			read(at[k])
+			at[k] = chunk.Next
+		}
+	}
+	end := int64(chunk.Units[7].At)
+	require.NotEmpty(t, ranges)
+	require.Less(t, ranges[0][0], first+2*aheadNear)
+	for i, r := range ranges {
+		require.Positive(t, r[1]-r[0])
+		require.LessOrEqual(t, r[1]-r[0], int64(aheadBytes))
+		if i > 0 && r[0]/segment == ranges[i-1][0]/segment {
+			require.Equal(t, ranges[i-1][1], r[0], "%v", ranges)
+		}
+	}
+	require.Greater(t, ranges[len(ranges)-1][1], end)
+	require.Less(t, len(ranges), int((end-first)/(256<<10)), "calls")
 }

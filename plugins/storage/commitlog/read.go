@@ -326,6 +326,9 @@ func (g *gather) record(u unit, offset int64, r *storage.ReadRequest) (bool, err
 		c.Skipped++
 		return true, nil
 	}
+	if seg.base+off < g.hot {
+		seg.readAhead(off, size)
+	}
 	resident := g.resident(off, size)
 	cold := c.Cold || !resident && seg.mem != nil
 	limit := r.Hot

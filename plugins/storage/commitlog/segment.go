@@ -39,6 +39,9 @@ type segment struct {
 	walked              atomic.Int64 // a record edge; no blank lies before it
 	firstTime, lastTime atomic.Int64 // store times, 0 when not known
 	populated           atomic.Int64 // bytes ready for mapped writes
+	// Of reads in order: where they began, the end of the last one, how many bytes
+	// they were, and up to where the system was told to read. See readAhead.
+	runFrom, runEnd, runBytes, ahead atomic.Int64
 }
 
 func newSegment(fsys vfs.FS, dir string, base, size int64) *segment {
@@ -139,6 +142,52 @@ func (s *segment) readAt(p []byte, off int64) error {
 	}
 	_, err := s.file.ReadAt(p, off)
 	return err
+}
+
+const (
+	// aheadBytes is how far the system reads ahead of reads in order, once they
+	// have been that for a while; below aheadFrom it is not told at all.
+	aheadBytes, aheadFrom = 4 << 20, 64 << 10
+	// aheadNear is how far a read may be from the last one and still be in order:
+	// several read a log side by side.
+	aheadNear = 1 << 20
+	// aheadShare is which part of the log they must read at least (one in so many
+	// bytes); for the records of a rare queue the rest would be read for nothing.
+	aheadShare = 16
+)
+
+// readAhead is told of a read below what is certainly in memory. Where such reads
+// go on in order, it has the system read what comes next, so that a backlog comes
+// at the speed of the disk: what the kernel reads ahead by itself is little, and
+// it takes readers that alternate for reads at random.
+func (s *segment) readAhead(off, n int64) {
+	end := s.runEnd.Swap(off + n)
+	if s.m == nil {
+		return
+	}
+	if off > end+aheadNear || off < end-aheadNear {
+		s.runFrom.Store(off)
+		s.runBytes.Store(n)
+		return
+	}
+	run, bytes := off-s.runFrom.Load(), s.runBytes.Add(n)
+	if run < 0 {
+		s.runFrom.Store(off)
+	}
+	if run < aheadFrom || bytes*aheadShare < run {
+		return
+	}
+	window := min(4*run, aheadBytes)
+	old := s.ahead.Load()
+	have := old
+	if have < off || have > off+2*aheadBytes { // of another run
+		have = off
+	}
+	to := min(off+window, s.size)
+	if to-have < min(window/2, s.size-off) || !s.ahead.CompareAndSwap(old, to) {
+		return
+	}
+	_ = s.m.Advise(have, to-have, vfs.AdviceWillNeed) // without it reads are slower, no more
 }
 
 // segments is an immutable list in log order, without gaps.
