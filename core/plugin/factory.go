@@ -58,8 +58,9 @@ type Factory[P, T any] interface {
 	// opens nothing; for a plugin in a process of its own it may launch it.
 	// Errors match ErrConfig when raw is at fault.
 	Describe(ctx context.Context, raw Raw) (Description, error)
-	// Build makes an instance. It does no I/O. Errors match ErrConfig when
-	// raw is at fault.
+	// Build makes an instance. It does no I/O, but that a plugin in a process of
+	// its own may be launched to ask what the instance offers. Errors match
+	// ErrConfig when raw is at fault.
 	Build(ctx context.Context, p P, raw Raw) (T, error)
 
 	sealed()

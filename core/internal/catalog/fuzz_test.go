@@ -96,3 +96,35 @@ func TestImageRoundTrip(t *testing.T) {
 		}
 	}
 }
+
+// FuzzFiles: a file that another broker wrote is taken whole or not at all, and
+// what was taken can be written and taken again.
+func FuzzFiles(f *testing.F) {
+	f.Add(uint8(0), []byte(`{"dataVersion":{"counter":1,"timestamp":2},"topicConfigTable":{"T":{"perm":6,"readQueueNums":4,"topicName":"T","writeQueueNums":4}}}`))
+	f.Add(uint8(1), []byte(`{"dataVersion":{},"subscriptionGroupTable":{"G":{"groupName":"G","retryMaxTimes":3}}}`))
+	f.Add(uint8(2), []byte(`{"offsetTable":{"T@G":{0:5,"1":-7},"no group":{}}}`))
+	f.Add(uint8(0), []byte(`{"topicConfigTable":null}`))
+	f.Add(uint8(1), make([]byte, 100))
+	f.Fuzz(func(t *testing.T, which uint8, b []byte) {
+		name := fileNames[int(which)%len(fileNames)]
+		parsed := func(b []byte) (*files, error) {
+			c := &Catalog{s: newState()}
+			c.files = files{c: c, texts: map[string]map[any][]byte{}}
+			return &c.files, c.files.parse(name, b)
+		}
+		fs, err := parsed(b)
+		if err != nil {
+			if s := fs.c.s; len(*s.topics.Load())+len(*s.groups.Load())+len(s.offsets.m) > 0 {
+				t.Errorf("%s was refused (%v), and some of it was taken", name, err)
+			}
+			return
+		}
+		text, err := fs.content(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parsed(text); err != nil {
+			t.Errorf("%s was taken, and what is written then is not: %v\n%s", name, err, text)
+		}
+	})
+}

@@ -37,7 +37,7 @@ type recorded struct {
 	} `json:"response"`
 }
 
-func load(t *testing.T) []recorded {
+func load(t testing.TB) []recorded {
 	t.Helper()
 	f, err := os.Open("testdata/recorded.jsonl.gz")
 	require.NoError(t, err)

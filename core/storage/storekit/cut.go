@@ -115,7 +115,7 @@ func (s *Store) edge(at message.Position, st *storage.State) (int64, error) {
 		return 0, err
 	}
 	legal, last := begins || at == st.First, int64(0)
-	err = s.kv.Scan([]byte{keyRecord}, recordKey(nil, at), true, func(k, rec []byte) bool {
+	err = s.scan([]byte{keyRecord}, recordKey(nil, at), true, func(k, rec []byte) bool {
 		legal = legal || recordAt(k)+message.Position(len(rec)) == at
 		last = message.StoreTime(rec)
 		return false

@@ -74,6 +74,22 @@ func queueValue(dst []byte, number uint32, from, to int64) []byte {
 	return be.AppendUint64(dst, uint64(to))
 }
 
+// wellFormed reports whether a pair of the backend is long enough to be taken apart.
+func wellFormed(key, value []byte) bool {
+	switch key[0] {
+	case keyRecord:
+		return len(key) == 9 && len(value) >= message.MinRecordSize
+	case keyUnit:
+		return len(key) == 13 && len(value) == unitValueSize
+	case keyHash:
+		return len(key) == 13 && len(value) == 8
+	case keyQueue:
+		_, ok := parseQueueKey(key)
+		return ok && len(value) == queueValueSize
+	}
+	return true
+}
+
 // prefixEnd is the first key behind all that begin with the letter.
 func prefixEnd(letter byte) []byte { return []byte{letter + 1} }
 

@@ -114,7 +114,7 @@ func (s *Store) gather(r storage.ReadRequest, q view, c *storage.Chunk) error {
 		missing = false
 	)
 	l.key = unitKey(l.key[:0], q.number, r.Offset)
-	err := s.kv.Scan(l.key, unitKey(nil, q.number, q.max), false, func(k, v []byte) bool {
+	err := s.scan(l.key, unitKey(nil, q.number, q.max), false, func(k, v []byte) bool {
 		off := unitOffset(k)
 		if off != next { // a gap: it ends the answer, or is one
 			if missing = next == r.Offset; missing {
@@ -206,7 +206,7 @@ func (s *Store) Get(ctx context.Context, at []message.Position, c *storage.Chunk
 			if l.buf, _, err = s.kv.Get(l.key, l.buf); err != nil {
 				return err
 			}
-			if size := len(l.buf) - n; p+message.Position(size) <= st.Published && size > 0 {
+			if size := len(l.buf) - n; p+message.Position(size) <= st.Published && size >= message.MinRecordSize {
 				u.Size, u.StoreTime = int32(size), message.StoreTime(l.buf[n:])
 			} else {
 				l.buf = l.buf[:n]
@@ -282,7 +282,7 @@ func (s *Store) search(number uint32, from, to int64, beyond func(*message.Unit)
 			return true
 		}
 		yes := true // beyond the last unit
-		failed = s.kv.Scan(unitKey(nil, number, from+int64(i)), unitKey(nil, number, to), false, func(_, v []byte) bool {
+		failed = s.scan(unitKey(nil, number, from+int64(i)), unitKey(nil, number, to), false, func(_, v []byte) bool {
 			var u message.Unit
 			parseUnit(v, &u)
 			yes = beyond(&u)
@@ -304,7 +304,7 @@ func (s *Store) Find(ctx context.Context, q storage.KeyQuery, at []message.Posit
 	hash := message.KeyHash([]byte(q.Topic), []byte(q.Key))
 	from := hashKey(nil, hash, st.Published-1)
 	to := be.AppendUint32([]byte{keyHash}, uint32(hash)+1)
-	err := s.kv.Scan(from, to, false, func(k, v []byte) bool {
+	err := s.scan(from, to, false, func(k, v []byte) bool {
 		p, ms := hashAt(k), int64(be.Uint64(v))
 		if len(at) >= int(q.Max) || ms < q.From || p < st.First {
 			return false
@@ -357,7 +357,7 @@ func (s *Store) ReadLog(ctx context.Context, from message.Position, most int, c 
 			put(pos, head[:])
 		}
 	}
-	err = s.kv.Scan(recordKey(nil, start), recordKey(nil, end), false, func(k, rec []byte) bool {
+	err = s.scan(recordKey(nil, start), recordKey(nil, end), false, func(k, rec []byte) bool {
 		at := recordAt(k)
 		gap(at)
 		put(at, rec)

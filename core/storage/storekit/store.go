@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -170,13 +171,15 @@ func (s *Store) load(ctx context.Context) error {
 			return &storage.CorruptError{File: s.p.Dir, Reason: fmt.Sprintf("the state has %d bytes, not %d", len(v), stateSize)}
 		}
 		s.parseState(v)
+		if err := s.checkState(); err != nil {
+			return err
+		}
 	}
-	err = s.kv.Scan([]byte{keyQueue}, prefixEnd(keyQueue), false, func(k, v []byte) bool {
-		if name, ok := parseQueueKey(k); ok && len(v) == queueValueSize {
-			s.queues[name] = &queue{
-				q: name, known: true, number: be.Uint32(v),
-				min: int64(be.Uint64(v[4:])), max: int64(be.Uint64(v[12:])),
-			}
+	err = s.scan([]byte{keyQueue}, prefixEnd(keyQueue), false, func(k, v []byte) bool {
+		name, _ := parseQueueKey(k)
+		s.queues[name] = &queue{
+			q: name, known: true, number: be.Uint32(v),
+			min: int64(be.Uint64(v[4:])), max: int64(be.Uint64(v[12:])),
 		}
 		return true
 	})
@@ -213,7 +216,7 @@ func (s *Store) records(ctx context.Context, from, to message.Position, each fun
 	}
 	var v message.View
 	var bad error
-	err = s.kv.Scan(recordKey(nil, start), recordKey(nil, to), false, func(k, rec []byte) bool {
+	err = s.scan(recordKey(nil, start), recordKey(nil, to), false, func(k, rec []byte) bool {
 		at := recordAt(k)
 		if bad = ctx.Err(); bad != nil {
 			return false
@@ -235,7 +238,7 @@ func (s *Store) records(ctx context.Context, from, to message.Position, each fun
 // at itself when there is none.
 func (s *Store) recordBefore(at message.Position) (message.Position, error) {
 	pos := at
-	err := s.kv.Scan([]byte{keyRecord}, recordKey(nil, at+1), true, func(k, _ []byte) bool {
+	err := s.scan([]byte{keyRecord}, recordKey(nil, at+1), true, func(k, _ []byte) bool {
 		pos = recordAt(k)
 		return false
 	})
@@ -314,6 +317,41 @@ func (s *Store) parseState(v []byte) {
 	s.number = be.Uint32(v[32:])
 }
 
+// checkState holds the state against the records: what follows goes by it, segment
+// for segment.
+func (s *Store) checkState() error {
+	st := &s.st
+	end, seg := st.First, message.Position(st.Segment)
+	err := s.scan([]byte{keyRecord}, prefixEnd(keyRecord), true, func(k, rec []byte) bool {
+		end = max(end, recordAt(k)+message.Position(len(rec)))
+		return false
+	})
+	if err != nil {
+		return err
+	}
+	if st.First < 0 || st.First%seg != 0 || st.Published < st.First || st.Published > st.Tail || st.Tail < end || st.Tail-end > seg || st.Tail > math.MaxInt64-seg {
+		return &storage.CorruptError{File: s.p.Dir, Reason: fmt.Sprintf("the state says that the log begins at %d, is published up to %d and ends at %d; its last record ends at %d", st.First, st.Published, st.Tail, end)}
+	}
+	return nil
+}
+
+// scan is the backend's Scan, which ends with a *storage.CorruptError at a pair
+// that this package did not write.
+func (s *Store) scan(from, to []byte, reverse bool, each func(key, value []byte) bool) error {
+	var bad error
+	err := s.kv.Scan(from, to, reverse, func(k, v []byte) bool {
+		if !wellFormed(k, v) {
+			bad = &storage.CorruptError{File: s.p.Dir, Reason: fmt.Sprintf("a pair with the key %x has a value of %d bytes", k, len(v))}
+			return false
+		}
+		return each(k, v)
+	})
+	if err == nil {
+		err = bad
+	}
+	return err
+}
+
 // check tells whether a call may go on; life is held.
 func (s *Store) check(ctx context.Context, writes bool) error {
 	if !s.running {
@@ -368,16 +406,21 @@ func (s *Store) loadSegments() ([]storage.Segment, error) {
 	seg := message.Position(s.st.Segment)
 	for at := s.st.First; at < s.st.Tail; at += seg {
 		g := storage.Segment{At: at, Bytes: int64(min(seg, s.st.Tail-at))}
+		found := false
 		for _, reverse := range []bool{false, true} {
-			err := s.kv.Scan(recordKey(nil, at), recordKey(nil, at+seg), reverse, func(_, rec []byte) bool {
+			err := s.scan(recordKey(nil, at), recordKey(nil, at+seg), reverse, func(_, rec []byte) bool {
 				if g.LastStoreTime = message.StoreTime(rec); !reverse {
 					g.FirstStoreTime = g.LastStoreTime
 				}
+				found = true
 				return false
 			})
 			if err != nil {
 				return nil, err
 			}
+		}
+		if !found && s.st.Tail-at > seg { // every segment but the last one begins with a record
+			return nil, &storage.CorruptError{File: s.p.Dir, Offset: int64(at), Reason: fmt.Sprintf("a segment without a record in a log that ends at %d", s.st.Tail)}
 		}
 		out = append(out, g)
 	}
