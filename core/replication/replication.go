@@ -161,10 +161,18 @@ func (c Capabilities) Facets() []string {
 	return nil
 }
 
-// Members is the facet of replicators whose group can change.
+// Members is the facet of replicators whose group can change. Safe for concurrent
+// use; changes are made one after the other. Each call blocks until its change is
+// in force or ctx ends, which does not undo what was begun. Errors of all: for a
+// node that does not lead ErrNotLeader, when the office ends meanwhile ErrFenced,
+// while another change is under way ErrBusy, ErrNotRunning.
 type Members interface {
+	// AddLearner adds a replica that gets the log and has no vote; id is that of its
+	// data directory, addr where it listens (host:port).
 	AddLearner(ctx context.Context, id, addr string) error
+	// Promote makes a learner a member; its log must be complete.
 	Promote(ctx context.Context, id string) error
+	// Remove takes a member or learner out of the group.
 	Remove(ctx context.Context, id string) error
 	// Transfer gives the office to another member.
 	Transfer(ctx context.Context, id string) error
@@ -172,9 +180,12 @@ type Members interface {
 	Resign(ctx context.Context) error
 }
 
-// Network gives connections with the host's TLS, limits and metrics.
+// Network gives connections with the host's TLS, limits and metrics. Safe for
+// concurrent use; what it gives is the caller's to close.
 type Network interface {
+	// Listen listens on addr (host:port, port 0: any); ctx bounds the call only.
 	Listen(ctx context.Context, addr string) (net.Listener, error)
+	// Dial connects to addr; ctx bounds connecting only.
 	Dial(ctx context.Context, addr string) (net.Conn, error)
 }
 

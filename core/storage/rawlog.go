@@ -7,7 +7,9 @@ import (
 )
 
 // RawLog is the facet of stores whose log can be followed, published late and
-// cut: what replication needs.
+// cut: what replication needs. Who may call what beside whom is in the package
+// comment. Errors of all, beside those named: ErrNotRunning, ctx's; of those that
+// change something ErrFailed and ErrFull.
 type RawLog interface {
 	// ReadLog fills c.Frags with log bytes from a position on, at most max
 	// bytes, at least one when from < tail. Any position in [first, tail) is
@@ -52,7 +54,9 @@ type Segment struct {
 }
 
 // Retention is the facet of stores that can drop what is old. The engine owns
-// the policy. Without it the engine keeps a floor per queue.
+// the policy. Without it the engine keeps a floor per queue. Errors of all:
+// ErrNotRunning, ctx's; of Expire and Drop also ErrFailed and ErrFull, of Expire
+// ErrGap for what is no edge or above published.
 type Retention interface {
 	// Segments lists the segments in log order.
 	Segments(ctx context.Context) ([]Segment, error)

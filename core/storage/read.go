@@ -192,6 +192,7 @@ type KeyQuery struct {
 // KeyIndex finds records by key. Candidates come newest first; hashes collide,
 // so the caller reads the records and checks. Nothing above published is shown.
 type KeyIndex interface {
-	// Find appends to at[:0] and returns it.
+	// Find appends to at[:0] and returns it; at is the caller's. It may read from
+	// the disk. Errors: ErrNotRunning, ctx's, *CorruptError, I/O errors.
 	Find(ctx context.Context, q KeyQuery, at []message.Position) ([]message.Position, error)
 }

@@ -137,23 +137,24 @@ type Services struct {
 	API api.Broker
 }
 
-// Listener is a running listener.
+// Listener is a running listener. Safe for concurrent use.
 type Listener interface {
 	// Address is where it listens, with the real port.
 	Address() string
 	// Drain stops accepting and reading; answers under way are still sent. It
-	// returns when all peers are closed or ctx ends.
+	// returns when all peers are closed, or with ctx's error.
 	Drain(ctx context.Context) error
-	// Close closes the listener and all its peers and waits for their Closed.
+	// Close closes the listener and all its peers and waits for their Closed, so
+	// not from within a Session. Twice is legal.
 	Close() error
 }
 
-// Transport is the transport contract.
+// Transport is the transport contract. All methods are safe for concurrent use.
 type Transport interface {
 	plugin.Component
 	// Serve listens and returns when peers can connect. Peers are served until
-	// Close or Shutdown; ctx bounds the call only. Errors name the address and
-	// what to do.
+	// Close or Shutdown; ctx bounds the call only. Errors: ErrNotRunning, ctx's;
+	// all others name the address and what to do.
 	Serve(ctx context.Context, l Listen, s Services) (Listener, error)
 	// Capabilities tells the facets; constant from Build to Shutdown.
 	Capabilities() Capabilities
@@ -179,7 +180,8 @@ func (c Capabilities) Facets() []string {
 // servers, a client to a broker.
 type Dialer interface {
 	// Dial connects; ctx bounds connecting. h.Opened is called before it
-	// returns; Settle is called as on a server. tls is nil for plain.
+	// returns; Settle is called as on a server. tls is nil for plain. Errors:
+	// ErrNotRunning, ctx's; all others name the address. Safe for concurrent use.
 	Dial(ctx context.Context, address string, lim Limits, tls *tls.Config, h Handler) (Peer, error)
 }
 
