@@ -56,7 +56,7 @@ func TestConformance(t *testing.T) {
 			a := allocatemw.Faults(allocate.Func(deal), func(*allocate.Request) error { return nil })
 			return allocatemw.Metrics(allocatemw.Timeout(a, time.Minute), p.Settings), nil
 		})
-	allocatetest.Run(t, allocatetest.Harness{Factory: f, Form: "in_process"})
+	allocatetest.Run(t, allocatetest.Harness{Factory: f, Form: "decorated"})
 }
 
 func TestMetrics(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 type Harness struct {
 	Factory allocate.Factory
 	Config  plugin.Raw
-	// Form is "in_process" or "remote".
+	// Form is "in_process", "decorated", "wire" or "process".
 	Form string
 	// Lacks are opt-outs; the zero value tests everything.
 	Lacks Lacks
