@@ -1,6 +1,7 @@
 package config
 
 import (
+	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -25,6 +26,9 @@ func TestKeyTable(t *testing.T) {
 		}
 		if k.Type == Duration {
 			require.NotEmpty(t, k.Unit, k.Name)
+			unit := int64(unitDuration(k.Unit))
+			require.LessOrEqual(t, k.Max, math.MaxInt64/unit, "%s: %s", k.Name, k.AllowedText())
+			require.GreaterOrEqual(t, k.Min, math.MinInt64/unit, k.Name)
 		}
 		if k.Status == Honoured && k.Default != "" {
 			_, err := k.parse(k.Default)

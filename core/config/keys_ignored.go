@@ -1,5 +1,7 @@
 package config
 
+import "time"
+
 // row is a key of RocketMQ that has no effect here: its type, RocketMQ's
 // default and what it is for.
 type row struct {
@@ -32,9 +34,7 @@ func in(unit string, keys []Key) []Key {
 	for i := range keys {
 		if keys[i].Type == Duration {
 			keys[i].Unit = unit
-			if unit != "ms" {
-				keys[i].Max /= 1000
-			}
+			keys[i].Max /= int64(unitDuration(unit) / time.Millisecond)
 		}
 	}
 	return keys
