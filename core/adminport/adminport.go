@@ -33,6 +33,9 @@ const Off = "off"
 const (
 	// readHeader is how long a request may take to arrive.
 	readHeader = 10 * time.Second
+	// idle is how long a connection may wait for its next request: one that is
+	// forgotten must not keep a descriptor for ever.
+	idle = 2 * time.Minute
 	// lastAnswers is how long a stop waits for requests under way; a profile of
 	// minutes must not hold it up.
 	lastAnswers = time.Second
@@ -86,7 +89,7 @@ func New(s plugin.Settings, address string, m *Metrics) *Port {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	p.server = &http.Server{Handler: mux, ReadHeaderTimeout: readHeader}
+	p.server = &http.Server{Handler: mux, ReadHeaderTimeout: readHeader, IdleTimeout: idle}
 	return p
 }
 

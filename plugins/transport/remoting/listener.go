@@ -93,7 +93,7 @@ func (l *listener) reportRefused() {
 	t := l.g.t
 	t.metrics.refused.Add(1)
 	if n := l.refused.due(t.set.Clock.Now()); n > 0 {
-		t.log.Warn("connections are refused: there are too many; raise Limits.Connections or find out who opens them",
+		t.log.Warn("connections are refused: there are too many; raise maxConnections (Limits.Connections) or find out who opens them",
 			slog.String("listener", l.Address()), slog.Int("limit", l.g.lim.Connections), slog.Int("refused", n))
 	}
 }
