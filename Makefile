@@ -74,6 +74,7 @@ lint-tidy:
 .PHONY: lint-code
 lint-code: tools
 	$(GOLANGCI) run ./...
+	if [ -f test/go.mod ]; then cd test && $(GOLANGCI) run --config ../.golangci.yml ./...; fi
 
 # Whoever generates a committed file has a test TestGenerated... beside the
 # generator that generates again and compares.

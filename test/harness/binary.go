@@ -26,14 +26,14 @@ type built struct {
 }
 
 // Main is the body of a TestMain: it runs the tests and removes what was built.
+// The process ends with the tests' exit code, because TestMain returns after it.
 func Main(m *testing.M) {
-	code := m.Run()
+	m.Run()
 	buildMu.Lock()
 	defer buildMu.Unlock()
 	if buildDir != "" {
 		_ = os.RemoveAll(buildDir)
 	}
-	os.Exit(code)
 }
 
 // Binary builds cmd/hardpoint once per test process and form and returns its
