@@ -109,7 +109,9 @@ func (p *program) benchRun(name, short string, run func(context.Context, bench.O
 		f.StringVar(&offset, "from", offset, "begin: what is there, again and again for the duration; end: what comes")
 		f.BoolVar(&o.Verify, "verify", false, "read every queue once and check offsets and checksums")
 	}
-	f.IntVar(&o.Batch, "batch", 32, "messages that a pull asks for")
+	if name != "produce" { // which pulls nothing
+		f.IntVar(&o.Batch, "batch", 32, "messages that a pull asks for")
+	}
 	out.register(c)
 	return c
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -60,6 +61,8 @@ type verdict struct {
 	OK       bool      `json:"ok"`
 	Errors   []finding `json:"errors"`
 	Warnings []finding `json:"warnings"`
+
+	partial bool // faults kept plugins and warnings from being looked at
 }
 
 func (p *program) configCheck() *cobra.Command {
@@ -75,6 +78,7 @@ func (p *program) configCheck() *cobra.Command {
 			var all *config.Errors
 			switch {
 			case errors.As(err, &all):
+				v.partial = true
 				for _, e := range all.List {
 					v.Errors = append(v.Errors, finding{e.Key, e.Value, e.Source.String(), e.Error()})
 				}
@@ -112,6 +116,9 @@ func (p *program) printVerdict(v verdict, asJSON bool) error {
 		}
 		for _, f := range v.Warnings {
 			fmt.Fprintf(p.stdout, "warning: %s\n", f.Text)
+		}
+		if v.partial {
+			fmt.Fprintln(p.stdout, "the plugins' own keys, and keys without effect, are looked at when these errors are gone")
 		}
 		if v.OK {
 			fmt.Fprintf(p.stdout, "%s is fine as %s: %s\n", v.File, v.Mode, counted(len(v.Warnings), "warning"))
@@ -157,7 +164,7 @@ func (p *program) configExplain() *cobra.Command {
 	var out output
 	c := &cobra.Command{
 		Use: "explain [KEY]", Short: "Explain a configuration key, or list all",
-		Long: "Tells what a key does, its values and default. KEY is the key, another spelling of it, or its environment variable.\nWithout KEY it lists every known key and whether it has an effect.",
+		Long: "Tells what a key does, its values and default. KEY is the key, another spelling of it, or its environment variable;\nplugins.KIND.NAME lists the fields of a plugin. Without KEY it lists every known key and whether it has an effect.",
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var names []string
@@ -168,9 +175,12 @@ func (p *program) configExplain() *cobra.Command {
 			}
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return p.listKeys(out.json())
+			}
+			if strings.HasPrefix(args[0], "plugins.") {
+				return p.explainPlugin(c.Context(), args[0], out.json())
 			}
 			k, err := config.Explain(args[0])
 			if err != nil {
@@ -179,7 +189,7 @@ func (p *program) configExplain() *cobra.Command {
 			if out.json() {
 				return p.printJSON(explained(k))
 			}
-			_, err = fmt.Fprintln(p.stdout, k.Describe())
+			_, err = fmt.Fprint(p.stdout, k.Describe())
 			return err
 		},
 	}
@@ -258,6 +268,9 @@ func (p *program) configShow() *cobra.Command {
 			}
 			if out.json() {
 				return p.printJSON(rows)
+			}
+			if set && len(rows) == 0 {
+				fmt.Fprintln(p.stderr, "nothing is set by file, environment or flags: every value is its default")
 			}
 			w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 			for _, r := range rows {

@@ -53,6 +53,7 @@ func nodeCommand(p *program, mode config.Mode, short, long string) *cobra.Comman
 		},
 	}
 	config.RegisterFlags(c.Flags())
+	config.HideFlags(c.Flags(), mode)
 	return c
 }
 

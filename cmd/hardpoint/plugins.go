@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -140,6 +143,110 @@ func (p *program) pluginList() *cobra.Command {
 	}
 	out.register(c)
 	return c
+}
+
+// pluginField is a field of a plugin's configuration, as `config explain
+// plugins.KIND.NAME` prints it.
+type pluginField struct {
+	Key     string          `json:"key"`
+	Type    string          `json:"type"`
+	Default json.RawMessage `json:"default,omitempty"`
+	Env     string          `json:"env"`
+}
+
+// explainPlugin lists the fields of the plugin that key, plugins.KIND.NAME with
+// or without a field, names.
+func (p *program) explainPlugin(ctx context.Context, key string, asJSON bool) error {
+	parts := strings.SplitN(key, ".", 4)
+	if len(parts) < 3 {
+		return fmt.Errorf("%s: write plugins.KIND.NAME; `hardpoint plugin list` lists kinds and names", key)
+	}
+	all, err := standard.Plugins()
+	if err != nil {
+		return err
+	}
+	d, err := describe(ctx, all, parts[1], parts[2])
+	if err != nil {
+		return err
+	}
+	fields, err := fieldsOf(d, strings.Join(parts[:3], "."))
+	if err != nil {
+		return err
+	}
+	if len(parts) == 4 {
+		one := slices.DeleteFunc(slices.Clone(fields), func(f pluginField) bool { return f.Key != key })
+		if len(one) == 0 {
+			var known []string
+			for _, f := range fields {
+				known = append(known, strings.SplitN(f.Key, ".", 4)[3])
+			}
+			return fmt.Errorf("%s: %s %s has no field %q; known are %s", key, parts[1], parts[2], parts[3], strings.Join(known, ", "))
+		}
+		fields = one
+	}
+	if asJSON {
+		return p.printJSON(fields)
+	}
+	if len(fields) == 0 {
+		fmt.Fprintf(p.stderr, "%s %s has no fields\n", parts[1], parts[2])
+		return nil
+	}
+	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "KEY\tTYPE\tDEFAULT\tENVIRONMENT")
+	for _, f := range fields {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", f.Key, f.Type, f.Default, f.Env)
+	}
+	return w.Flush()
+}
+
+func describe(ctx context.Context, all *wiring.Plugins, kind, name string) (plugin.Description, error) {
+	switch kind {
+	case kindStorage:
+		return describeIn(ctx, all.Storage, name)
+	case "allocate":
+		return describeIn(ctx, all.Allocate, name)
+	case "replication":
+		return describeIn(ctx, all.Replication, name)
+	case "transport":
+		return describeIn(ctx, all.Transport, name)
+	}
+	return plugin.Description{}, fmt.Errorf("there is no kind of plugins %q; known are allocate, replication, storage and transport", kind)
+}
+
+func describeIn[P, T any](ctx context.Context, r *wiring.Registry[P, T], name string) (plugin.Description, error) {
+	f, err := r.Lookup(name)
+	if err != nil {
+		return plugin.Description{}, err
+	}
+	return f.Describe(ctx, nil)
+}
+
+// fieldsOf reads the JSON Schema of a plugin, and adds the field that is the
+// host's.
+func fieldsOf(d plugin.Description, prefix string) ([]pluginField, error) {
+	var schema struct {
+		Properties map[string]struct {
+			Type    string          `json:"type"`
+			Default json.RawMessage `json:"default"`
+		} `json:"properties"`
+	}
+	if len(d.Schema) > 0 {
+		if err := json.Unmarshal(d.Schema, &schema); err != nil {
+			return nil, fmt.Errorf("schema of %s: %w", prefix, err)
+		}
+	}
+	fields := []pluginField{}
+	add := func(name, typ string, def json.RawMessage) {
+		key := prefix + "." + name
+		fields = append(fields, pluginField{Key: key, Type: typ, Default: def, Env: config.PluginEnv(key)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+		add(name, schema.Properties[name].Type, schema.Properties[name].Default)
+	}
+	if strings.HasPrefix(prefix, "plugins."+kindStorage+".") {
+		add("process", "boolean", json.RawMessage("false"))
+	}
+	return fields, nil
 }
 
 func infoOf[P, T any](ctx context.Context, kind string, r *wiring.Registry[P, T]) ([]pluginInfo, error) {

@@ -120,7 +120,7 @@ func markFailures(c *cobra.Command) {
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return fmt.Errorf("needs exactly %s; there are %s", strings.Join(names, " and "), counted(len(args), "argument"))
+			return fmt.Errorf("needs exactly %s; %s given", strings.Join(names, " and "), counted(len(args), "argument"))
 		}
 		return nil
 	}

@@ -77,10 +77,17 @@ type check struct {
 
 var _ plugin.Component = (*Port)(nil)
 
+// index is what a person sees who opens the port in a browser.
+const index = `/healthz       the process answers
+/readyz        it serves clients, or why not
+/metrics       for Prometheus
+/debug/pprof/  profiles`
+
 // New makes an admin port for host:port, or none for [Off]. It does no I/O.
 func New(s plugin.Settings, address string, m *Metrics) *Port {
 	p := &Port{settings: s.WithDefaults(), address: address}
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, index) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", p.ready)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.reg, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))

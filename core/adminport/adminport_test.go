@@ -35,6 +35,10 @@ func TestPages(t *testing.T) {
 	require.Equal(t, http.StatusOK, code)
 	require.Equal(t, "ok\n", body)
 
+	code, body = get(t, h, "/")
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, body, "/readyz", "a person is told what there is")
+
 	code, body = get(t, h, "/metrics")
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, body, "hardpoint_things_total 3")

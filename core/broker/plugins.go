@@ -53,7 +53,24 @@ func choose(ctx context.Context, cfg *config.Config, p *wiring.Plugins, trans st
 	}
 	c.trans, err = chooseOne(ctx, cfg, p.Transport, "transport", trans, cfg.PluginRaw)
 	note(err)
-	return c, faults
+	return c, append(faults, cfg.UnknownPlugins(func(kind, name string) error {
+		switch { // those that were chosen are judged above
+		case kind == "storage" && name != cfg.Store.Storage:
+			return known(p.Storage, name)
+		case kind == "replication" && name != cfg.Broker.Replication:
+			return known(p.Replication, name)
+		case kind == "transport" && name != trans:
+			return known(p.Transport, name)
+		case kind == "allocate":
+			return known(p.Allocate, name)
+		}
+		return nil
+	})...)
+}
+
+func known[P, T any](r *wiring.Registry[P, T], name string) error {
+	_, err := r.Lookup(name)
+	return err
 }
 
 func chooseOne[P, T any](ctx context.Context, cfg *config.Config, r *wiring.Registry[P, T], kind, name string,

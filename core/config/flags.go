@@ -28,6 +28,9 @@ func RegisterFlags(fs *pflag.FlagSet) {
 			continue
 		}
 		usage := k.Desc
+		if k.Type == Enum {
+			usage += " Allowed: " + k.AllowedText() + "."
+		}
 		if k.Default != "" {
 			usage += " Default " + k.Default + "."
 		}
@@ -36,6 +39,16 @@ func RegisterFlags(fs *pflag.FlagSet) {
 			f.NoOptDefVal = "true"
 		}
 		add(f, k.Name)
+	}
+}
+
+// HideFlags leaves flags of keys that have no effect in mode out of the help.
+// They are still taken, with the warning that they have none.
+func HideFlags(fs *pflag.FlagSet, mode Mode) {
+	for _, k := range keyTable().keys {
+		if k.Flag != "" && k.Applies&mode == 0 {
+			fs.Lookup(k.Flag).Hidden = true
+		}
 	}
 }
 

@@ -129,6 +129,13 @@ func TestEnvName(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "HARDPOINT_"+want, k.Env())
 	}
+	for key, want := range map[string]string{
+		"plugins.storage.my_store.cacheSize":          "HARDPOINT_PLUGINS__STORAGE__MY_STORE__CACHE_SIZE",
+		"plugins.storage.commitlog.checkCRCOnRecover": "HARDPOINT_PLUGINS__STORAGE__COMMITLOG__CHECK_C_R_C_ON_RECOVER",
+	} {
+		require.Equal(t, want, PluginEnv(key))
+		require.Equal(t, key, pluginEnvKey(strings.TrimPrefix(want, envPrefix)), "and back")
+	}
 	require.Equal(t, "plugins.storage.my_store.cacheSize.minBytes", pluginEnvKey("PLUGINS__STORAGE__MY_STORE__CACHE_SIZE__MIN_BYTES"))
 }
 

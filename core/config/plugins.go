@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // pluginKinds are the four contracts.
@@ -63,6 +64,26 @@ func pluginEnvKey(name string) string {
 		parts[i] = strings.Join(words, "")
 	}
 	return strings.Join(parts, ".")
+}
+
+// PluginEnv is the environment variable of a plugin's field,
+// HARDPOINT_PLUGINS__STORAGE__PEBBLE__CACHE_BYTES for
+// plugins.storage.pebble.cacheBytes.
+func PluginEnv(key string) string {
+	var b strings.Builder
+	b.WriteString(envPrefix)
+	for _, r := range key {
+		switch {
+		case r == '.':
+			b.WriteString("__")
+		case unicode.IsUpper(r):
+			b.WriteByte('_')
+			b.WriteRune(r)
+		default:
+			b.WriteRune(unicode.ToUpper(r))
+		}
+	}
+	return b.String()
 }
 
 // onePlugin checks plugins.KIND.NAME.FIELD. The fields are the plugin's own
@@ -182,6 +203,30 @@ func (e *PluginError) Error() string { return fmt.Sprintf("%v: %v", e.Source, e.
 
 // Unwrap gives the plugin's error.
 func (e *PluginError) Unwrap() error { return e.Err }
+
+// UnknownPlugins asks known for every plugin that has something written under
+// plugins.KIND.NAME, and returns its errors, each with the place of the first
+// such key: a name that no plugin has is a typing error, and what was meant
+// would be lost in silence.
+func (c *Config) UnknownPlugins(known func(kind, name string) error) []error {
+	var faults []error
+	asked := map[[2]string]bool{}
+	for _, key := range slices.Sorted(maps.Keys(c.origin)) {
+		if !isPluginKey(key) {
+			continue
+		}
+		parts := strings.SplitN(key, ".", 4)
+		which := [2]string{parts[1], parts[2]}
+		if asked[which] {
+			continue
+		}
+		asked[which] = true
+		if err := known(parts[1], parts[2]); err != nil {
+			faults = append(faults, &PluginError{Key: key, Source: c.origin[key], Err: err})
+		}
+	}
+	return faults
+}
 
 // PluginError says where the fault was written that a plugin found in its part of
 // the configuration: plugins do not know files and lines, but their errors name

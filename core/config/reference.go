@@ -33,7 +33,8 @@ every fault of a file, and ` + "`hardpoint config explain KEY`" + ` describes a 
   ` + "`flushDiskType` is `HARDPOINT_FLUSH_DISK_TYPE`" + `.
 * **Flags**: those named below, and ` + "`--set KEY=VALUE`" + ` for every key.
 * **Plugins**: ` + "`plugins.KIND.NAME.FIELD`" + ` goes to the plugin as it is (in the environment ` + "`HARDPOINT_PLUGINS__STORAGE__PEBBLE__CACHE_BYTES`" + `).
-  ` + "`plugins.KIND.NAME.process: true`" + ` runs it as a process of its own. Where a source has no types, true, false and numbers
+  ` + "`plugins.KIND.NAME.process: true`" + ` runs it as a process of its own; only stores can. ` + "`hardpoint config explain plugins.KIND.NAME`" + `
+  lists the fields of a plugin with their defaults, ` + "`hardpoint plugin list`" + ` the plugins. Where a source has no types, true, false and numbers
   get one; double quotes keep a text.
 
 ## Values

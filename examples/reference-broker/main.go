@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -48,7 +49,9 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("reference-broker", pflag.ContinueOnError)
 	config.RegisterFlags(flags)
-	if err := flags.Parse(args); err != nil {
+	if err := flags.Parse(args); errors.Is(err, pflag.ErrHelp) {
+		return nil // the flags have been printed
+	} else if err != nil {
 		return err
 	}
 	loaded, err := config.Load(config.Options{Env: os.Environ(), Flags: flags})

@@ -31,6 +31,8 @@ func TestItSendsAndStops(t *testing.T) {
 	require.NoError(t, app.Stop(context.Background()))
 }
 
+func TestHelp(t *testing.T) { require.NoError(t, run(t.Context(), []string{"--help"})) }
+
 func TestWrongConfigurationIsNamed(t *testing.T) {
 	require.ErrorContains(t, run(t.Context(), []string{"--set", "flushDiskTyp=x"}), "flushDiskType")
 	require.ErrorContains(t, run(t.Context(), []string{"--storage", "tape", "--data", t.TempDir()}), "known are")

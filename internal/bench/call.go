@@ -29,13 +29,18 @@ const callOpaque = 1
 
 type fields interface{ Append(w *command.Writer) }
 
+// unreachable says what a failed dial means to who gave the address.
+func unreachable(addr string, err error) error {
+	return fmt.Errorf("nothing answers at %s; is a name server (--namesrv) or broker (--broker) running there? %w", addr, err)
+}
+
 // call makes one request on a connection of its own.
 func call(ctx context.Context, addr string, timeout time.Duration, code int32, req fields, h *command.Header) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return nil, err
+		return nil, unreachable(addr, err)
 	}
 	defer nc.Close()
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })

@@ -65,7 +65,7 @@ type conn struct {
 func (r *run) dial(ctx context.Context, addr string, depth int, w work) (*conn, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return nil, err
+		return nil, unreachable(addr, err)
 	}
 	c := &conn{
 		r: r, nc: nc, addr: addr, w: w, due: make([]int64, depth), buf: make([]byte, readSize),

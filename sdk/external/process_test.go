@@ -26,6 +26,7 @@ import (
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 	"github.com/hardpointmq/hardpoint/plugins/storage/pebble"
 	"github.com/hardpointmq/hardpoint/sdk/external"
+	"github.com/hardpointmq/hardpoint/sdk/serve"
 )
 
 const patience = 30 * time.Second
@@ -148,7 +149,7 @@ func TestByHand(t *testing.T) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
 	require.Equal(t, 1, exit.ExitCode())
-	require.Contains(t, text.String(), "This binary is a plugin")
+	require.Contains(t, text.String(), serve.ErrByHand.Error())
 	require.Empty(t, out.String())
 }
 

@@ -16,6 +16,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -55,10 +56,16 @@ func Main(o Options) {
 	os.Exit(0)
 }
 
-// Run serves o until the host ends it. It does not return when the handshake
-// fails or the host dies, but ends the process; run by hand it says that it is a
-// plugin. The end of ctx ends nothing, see the package comment.
+// ErrByHand is returned when no host started the process. Test with errors.Is.
+var ErrByHand = errors.New("this is a Hardpoint plugin, and no broker started it: run by hand it does nothing. A broker starts it that names this program in external.Storage (package sdk/external); the hardpoint program does so with its own stores for --storage-process")
+
+// Run serves o until the host ends it. Run by hand it returns [ErrByHand]. It
+// does not return when the handshake fails or the host dies, but ends the
+// process. The end of ctx ends nothing, see the package comment.
 func Run(ctx context.Context, o Options) error {
+	if h := wire.Handshake(); os.Getenv(h.MagicCookieKey) != h.MagicCookieValue {
+		return ErrByHand
+	}
 	ctx = context.WithoutCancel(ctx)
 	stderr := os.Stderr // go-plugin replaces it
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
