@@ -204,6 +204,24 @@ func (e *PluginError) Error() string { return fmt.Sprintf("%v: %v", e.Source, e.
 // Unwrap gives the plugin's error.
 func (e *PluginError) Unwrap() error { return e.Err }
 
+// WithoutProcesses refuses a configuration that asks for a plugin as a process of
+// its own (storageProcess, plugins.KIND.NAME.process), with the place. It is for
+// programs that do not do what the hardpoint program does about it.
+func (c *Config) WithoutProcesses() error {
+	refuse := func(key string) error {
+		return &PluginError{Key: key, Source: c.origin[key], Err: fmt.Errorf("%w: this program runs a plugin as a process of its own when its list of plugins has external.Storage (package sdk/external) for it, not by %s", ErrRefused, key)}
+	}
+	for _, which := range slices.Sorted(maps.Keys(c.Processes)) {
+		if c.Processes[which] {
+			return refuse("plugins." + which + ".process")
+		}
+	}
+	if c.Store.Process {
+		return refuse("storageProcess")
+	}
+	return nil
+}
+
 // UnknownPlugins asks known for every plugin that has something written under
 // plugins.KIND.NAME, and returns its errors, each with the place of the first
 // such key: a name that no plugin has is a typing error, and what was meant

@@ -8,9 +8,9 @@ import (
 	"github.com/hardpointmq/hardpoint/core/allocate"
 )
 
-// NewFactory declares the allocator hot_standby.
+// NewFactory declares the plugin; list it beside the default ones.
 func NewFactory() allocate.Factory {
-	return allocate.NewFunc("hot_standby", "1.0", func(_ context.Context, r *allocate.Request) (allocate.Assignment, error) {
+	return allocate.NewFunc("hotstandby", "1.0", func(_ context.Context, r *allocate.Request) (allocate.Assignment, error) {
 		return allocate.Assignment{Owner: make([]int, len(r.Queues))}, r.Check() // member 0 owns every queue
 	})
 }

@@ -18,5 +18,5 @@ func Example() {
 	// Output:
 	// averagely: 0→anna 1→anna 2→ben 3→ben
 	// circle: 0→anna 1→ben 2→anna 3→ben
-	// hot_standby: 0→anna 1→anna 2→anna 3→anna
+	// hotstandby: 0→anna 1→anna 2→anna 3→anna
 }

@@ -58,6 +58,9 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := loaded.Config.WithoutProcesses(); err != nil {
+		return err
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	app, err := wiring.New(wiring.Options{Logger: log}, parts(&loaded.Config)...)
 	if err != nil {

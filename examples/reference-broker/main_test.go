@@ -36,4 +36,6 @@ func TestHelp(t *testing.T) { require.NoError(t, run(t.Context(), []string{"--he
 func TestWrongConfigurationIsNamed(t *testing.T) {
 	require.ErrorContains(t, run(t.Context(), []string{"--set", "flushDiskTyp=x"}), "flushDiskType")
 	require.ErrorContains(t, run(t.Context(), []string{"--storage", "tape", "--data", t.TempDir()}), "known are")
+	require.ErrorContains(t, run(t.Context(), []string{"--storage-process", "--data", t.TempDir()}), "flag --storage-process: not supported: ")
+	require.ErrorContains(t, run(t.Context(), []string{"--set", "plugins.storage.commitlog.process=true", "--data", t.TempDir()}), "external.Storage")
 }

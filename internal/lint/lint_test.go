@@ -53,6 +53,42 @@ func TestTexts(t *testing.T) {
 	})
 }
 
+func TestDocs(t *testing.T) {
+	read := func(name string) (string, error) {
+		info, err := os.Stat(filepath.Join(root, name))
+		if err != nil || info.IsDir() {
+			return "", err
+		}
+		b, err := os.ReadFile(filepath.Join(root, name))
+		return string(b), err
+	}
+	snippets := 0
+	walk(t, func(path string) {
+		if filepath.Ext(path) != ".md" {
+			return
+		}
+		text, err := read(path)
+		require.NoError(t, err)
+		snippets += len(snippet.FindAllString(text, -1))
+		report(t, checkDoc(path, text, read))
+	})
+	require.Positive(t, snippets, "has the mark of a snippet changed?")
+}
+
+func TestDocRulesFind(t *testing.T) {
+	read := func(name string) (string, error) {
+		if name == "docs/a.go" {
+			return "package a\n\nfunc A() {}\n", nil
+		}
+		return "", os.ErrNotExist
+	}
+	const mark = "<!-- code of docs/a.go -->\n```go\n"
+	require.Empty(t, checkDoc("docs/a.md", "[a](a.go) [b](https://example.com/x) [c](#c)\n"+mark+"package b\n\nfunc A() {}\n```\n", read))
+	expect(t, checkDoc("docs/a.md", "see [b](b.go#L1)", read), "docs/a.md links to b.go#L1")
+	expect(t, checkDoc("docs/a.md", mark+"func B() {}\n```\n", read), `not there word for word, from "func B() {}" on`)
+	expect(t, checkDoc("docs/a.md", "<!-- code of b.go -->\n```go\nfunc A() {}\n```\n", read), "shows code of b.go")
+}
+
 func TestLayersFind(t *testing.T) {
 	std := pkg{ImportPath: "fmt", Standard: true}
 	one := func(rel string, deps ...string) []pkg {

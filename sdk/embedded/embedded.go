@@ -163,6 +163,9 @@ func (o *options) load() (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := l.Config.WithoutProcesses(); err != nil {
+		return nil, err
+	}
 	if c := &l.Config; o.dir == "" && c.Store.Storage != "memory" && o.plugins == nil {
 		return nil, fmt.Errorf("store %s keeps files; name a directory with WithDir", c.Store.Storage)
 	}

@@ -156,3 +156,21 @@ func TestWrongOptions(t *testing.T) {
 	_, err := embedded.New(t.Context(), embedded.WithDir(t.TempDir()), embedded.WithStorage("nothing"))
 	require.ErrorIs(t, err, wiring.ErrUnknownPlugin)
 }
+
+func TestAProcessIsNotPassedOverInSilence(t *testing.T) {
+	_, err := embedded.New(t.Context(), embedded.With("storageProcess", "true"))
+	require.ErrorContains(t, err, "external.Storage")
+}
+
+// As docs/quickstart.md has it.
+func TestGreeting(t *testing.T) {
+	b := embedded.Start(t) // in memory; with embedded.WithDir(t.TempDir()) in RocketMQ's files
+	sent, err := b.API().Send(t.Context(), &api.SendRequest{Topic: "Greetings", Queue: -1, Body: []byte("hello")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.API().Pull(t.Context(), &api.PullRequest{Group: "test", Queue: sent.Queue, Offset: sent.Offset, Wait: time.Second})
+	if err != nil || string(got.Messages[0].Body) != "hello" {
+		t.Fatal(got, err)
+	}
+}
