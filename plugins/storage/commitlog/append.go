@@ -178,6 +178,9 @@ func (s *Store) refused(what string, err error) error {
 	if errors.Is(err, vfs.ErrNoSpace) {
 		return fmt.Errorf("%w: %s: %w", storage.ErrFull, what, err)
 	}
+	if errors.Is(err, storage.ErrUnsupported) { // nothing has changed
+		return err
+	}
 	return s.fail(fmt.Errorf("%s: %w", what, err))
 }
 

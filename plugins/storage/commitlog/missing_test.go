@@ -287,7 +287,7 @@ func TestFilesGoneUnderOpenStore(t *testing.T) {
 			require.ErrorIs(t, r.s.fail(err), storage.ErrFailed) // as the goroutine that flushes does
 			require.ErrorIs(t, r.send(queueN(1), 100), storage.ErrFailed)
 			require.Len(t, r.failed, 1)
-			require.NoError(t, r.s.Shutdown(background(t)))
+			require.ErrorIs(t, r.s.Shutdown(background(t)), storage.ErrFailed)
 			_, still := r.fs.Stat(r.s.path.abort)
 			require.Equal(t, marked == nil, still == nil, "no clean end")
 		})

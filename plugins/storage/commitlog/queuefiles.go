@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
+	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/vfs"
 )
 
@@ -48,6 +50,16 @@ func (q *queue) dir() string {
 	return filepath.Join(q.ix.dir, q.key.Topic, strconv.Itoa(int(q.key.ID)))
 }
 
+// maxName is how long the name of a directory may be.
+const maxName = 255
+
+// nameable tells whether a topic can be the name of a directory and of nothing
+// else. What the engine accepts and RocketMQ has is; a damaged record may have
+// anything.
+func nameable(topic string) bool {
+	return topic != "" && topic != "." && topic != ".." && len(topic) <= maxName && !strings.ContainsAny(topic, "/\\\x00")
+}
+
 func (q *queue) path(f *queueFile) string { return filepath.Join(q.dir(), fileName(f.base)) }
 
 // prepare makes the file of addr, reserves a window in it, and makes it the
@@ -58,6 +70,9 @@ func (q *queue) prepare(addr int64) error {
 	size := q.ix.fileSize
 	base := addr / size * size
 	if len(q.files) == 0 {
+		if !nameable(q.key.Topic) {
+			return fmt.Errorf("%w: the topic %q of a record cannot be the name of a directory", storage.ErrUnsupported, q.key.Topic)
+		}
 		if err := q.create(base); err != nil {
 			return err
 		}

@@ -21,11 +21,12 @@ var (
 	errPosition = errors.New("record states another position than its own")
 	errLostPage = errors.New("record has a page of zeros in its properties")
 	errOffset   = errors.New("record has a queue offset that cannot be")
+	errTopic    = errors.New("record has a topic that cannot be the name of a directory")
 )
 
 // isRecordFault tells bytes that are no record from a failure to read them.
 func isRecordFault(err error) bool {
-	for _, e := range []error{message.ErrShort, message.ErrMagic, message.ErrBlank, message.ErrLength, message.ErrCRC, errPosition, errLostPage, errOffset} {
+	for _, e := range []error{message.ErrShort, message.ErrMagic, message.ErrBlank, message.ErrLength, message.ErrCRC, errPosition, errLostPage, errOffset, errTopic} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -521,9 +522,12 @@ func (s *Store) taken(r *recovery, v *message.View) bool {
 }
 
 // checkOffset refuses queue offsets, which no CRC covers, that are so high that
-// the records before them have no place in the log. Blanks up to a wild offset
-// would fill the disk.
+// the records before them have no place in the log: blanks up to a wild offset
+// would fill the disk. No CRC covers topics either, which become directories.
 func (s *Store) checkOffset(v *message.View) error {
+	if !nameable(string(v.Topic)) {
+		return errTopic
+	}
 	if v.QueueOffset < 0 || v.QueueOffset > int64(v.Position)/message.MinRecordSize {
 		return errOffset
 	}

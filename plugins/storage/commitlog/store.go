@@ -159,7 +159,8 @@ func (s *Store) Start(ctx context.Context) (err error) {
 
 // Shutdown implements [plugin.Component]: it waits for calls under way,
 // flushes everything and leaves a clean directory. What chunks still hold stays
-// mapped until they are released.
+// mapped until they are released. A store that has failed is not flushed: the
+// error says so once more.
 func (s *Store) Shutdown(ctx context.Context) error {
 	first, err := s.gate.close(ctx)
 	if err != nil || !first {
@@ -171,7 +172,8 @@ func (s *Store) Shutdown(ctx context.Context) error {
 	for _, b := range s.writer.take() {
 		b.Done()
 	}
-	clean := s.failed.Load() == nil
+	err = s.failure()
+	clean := err == nil
 	if clean {
 		err = s.flushAll()
 		clean = err == nil
