@@ -44,7 +44,14 @@ func (b *backend) Open(ctx context.Context) error {
 	b.cache = pebble.NewCache(b.cfg.CacheBytes)
 	db, err := pebble.Open(b.dir, &pebble.Options{
 		FS: &lockFS{FS: b.files, lock: func(name string) (io.Closer, error) {
-			return waitLock(ctx, b.files, name, b.clock, b.log)
+			l, err := waitLock(ctx, b.files, name, b.clock, b.log)
+			if err != nil {
+				return nil, err
+			}
+			if err := b.files.checkWAL(b.dir); err != nil {
+				return nil, errors.Join(err, l.Close())
+			}
+			return l, nil
 		}},
 		Cache:                       b.cache,
 		MemTableSize:                uint64(b.cfg.MemTableBytes),

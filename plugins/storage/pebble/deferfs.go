@@ -3,11 +3,15 @@ package pebble
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/hardpointmq/hardpoint/core/storage"
 )
 
 // walCategory is the category with which Pebble opens its write-ahead log.
@@ -57,11 +61,74 @@ func (d *deferFS) wrap(f vfs.File, err error, name string, category vfs.DiskWrit
 			return nil, err
 		}
 	}
+	if err := d.noteWAL(name); err != nil {
+		d.fail("note the newest log", name, err)
+	}
 	w := &walFile{File: f, fs: d, name: name}
 	d.mu.Lock()
 	d.open[w] = struct{}{}
 	d.mu.Unlock()
 	return w, nil
+}
+
+// newestWAL is the file that names the newest write-ahead log: Pebble does not miss
+// one that is gone, and what was in it would be lost without a word.
+const newestWAL = "hardpoint.wal"
+
+// noteWAL writes the name of a new log, which is durable before.
+func (d *deferFS) noteWAL(name string) error {
+	if d.lock == "" || d.failed() != nil {
+		return nil
+	}
+	dir := d.PathDir(name)
+	note := d.PathJoin(dir, newestWAL)
+	parent, err := d.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	err = parent.Sync()
+	if err == nil {
+		var f vfs.File
+		if f, err = d.FS.Create(note+".tmp", vfs.WriteCategoryUnspecified); err == nil {
+			_, err = f.Write([]byte(d.PathBase(name) + "\n"))
+			err = errors.Join(err, f.Sync(), f.Close())
+		}
+	}
+	switch {
+	case isNoSpace(err): // no name is better than that of a log which will be removed
+		if err = d.Remove(note); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	case err == nil:
+		err = d.Rename(note+".tmp", note)
+	}
+	if err == nil {
+		err = parent.Sync()
+	}
+	return errors.Join(err, parent.Close())
+}
+
+// checkWAL refuses a directory whose newest log is missing.
+func (d *deferFS) checkWAL(dir string) error {
+	note := d.PathJoin(dir, newestWAL)
+	f, err := d.Open(note)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // a new directory
+	}
+	if err != nil {
+		return err
+	}
+	b, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	name := d.PathJoin(dir, strings.TrimSpace(string(b)))
+	if _, err := d.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		return &storage.CorruptError{File: name, Reason: "the newest write-ahead log is missing, and with it what was written last; restore it. To go on without it, for good, remove " + note, Err: err}
+	} else if err != nil {
+		return err
+	}
+	return nil
 }
 
 // syncWAL makes everything that was written to write-ahead logs durable.

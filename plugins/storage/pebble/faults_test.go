@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -222,6 +223,59 @@ func TestFilesGoneUnderOpenStore(t *testing.T) {
 	}
 }
 
+// TestNewestLogMissing: Pebble opens without a log that is gone; the store refuses,
+// and starts when it is there again.
+func TestNewestLogMissing(t *testing.T) {
+	for _, rounds := range []int{1, 60} { // without and with new logs
+		dir, aside := t.TempDir(), t.TempDir()
+		s := buildDisk(t, dir, nil)
+		require.NoError(t, s.Start(t.Context()))
+		r := &rig{t: t, w: storagetest.NewWriter(message.IndexRules{}), store: s, seq: storagetest.OpenSequencer(t, s, nil, 1)}
+		for range rounds {
+			require.NoError(t, r.append(50_000))
+		}
+		r.close()
+		logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+		require.NoError(t, err)
+		require.NotEmpty(t, logs)
+		for _, name := range logs {
+			require.NoError(t, os.Rename(name, filepath.Join(aside, filepath.Base(name))))
+		}
+		for range 2 {
+			var c *storage.CorruptError
+			require.ErrorAs(t, buildDisk(t, dir, nil).Start(t.Context()), &c)
+			require.Equal(t, logs[len(logs)-1], c.File)
+			require.ErrorContains(t, c, "hardpoint.wal")
+		}
+		for _, name := range logs {
+			require.NoError(t, os.Rename(filepath.Join(aside, filepath.Base(name)), name))
+		}
+		r.store = buildDisk(t, dir, nil)
+		require.NoError(t, r.store.Start(t.Context()))
+		require.EqualValues(t, rounds, r.max())
+		r.close()
+	}
+}
+
+// TestNoSpaceToNameLog: on a full disk the newest log has no name, not that of an
+// older one.
+func TestNoSpaceToNameLog(t *testing.T) {
+	fs := &faultFS{FS: vfs.NewMem()}
+	r := open(t, fs, small)
+	require.NoError(t, r.append(10))
+	fs.full.Store(true)
+	for range 60 {
+		require.NoError(t, r.append(50_000))
+	}
+	r.close()
+	for _, full := range []bool{true, false, false} {
+		fs.full.Store(full)
+		r = open(t, fs, small)
+		require.EqualValues(t, 61, r.max())
+		r.close()
+	}
+}
+
 // TestFull: below the reserve nothing is written, and space brings it back.
 func TestFull(t *testing.T) {
 	fs := vfs.NewMem()
@@ -297,10 +351,13 @@ var errInjected = errors.New("injected")
 // faultFS makes syncs and writes of write-ahead logs fail.
 type faultFS struct {
 	vfs.FS
-	sync, write, create atomic.Bool
+	sync, write, create, full atomic.Bool
 }
 
 func (f *faultFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if f.full.Load() && strings.HasSuffix(name, "hardpoint.wal.tmp") {
+		return nil, syscall.ENOSPC
+	}
 	if f.create.Load() && strings.HasSuffix(name, ".log") {
 		return nil, errInjected
 	}
