@@ -396,6 +396,21 @@ func testMarkAtEdge(t *testing.T, h Harness) {
 	w.verify() // what follows is not published, the blank is
 	w.publish(w.model.tail)
 	w.verify()
+
+	// The other way round: the mark stays before a blank with which the log ends.
+	i := slices.IndexFunc(w.model.log, func(e entry) bool { return e.at == edge })
+	w.truncate(w.model.log[i-1].at)
+	w.open()
+	p := w.append(many(q, 1, 700))
+	for w.model.tail < edge {
+		w.append(many(q, 1, 700))
+	}
+	w.publish(p.End)
+	w.truncate(edge)
+	w.reopen()
+	w.verify()
+	w.publish(edge)
+	w.verify()
 }
 
 // testMarkPowerLoss: the mark may be an older one, and what was synced can be

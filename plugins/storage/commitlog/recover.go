@@ -138,7 +138,7 @@ func (s *Store) recover(ctx context.Context) error {
 	if err := s.scan(ctx, &r); err != nil {
 		return err
 	}
-	if r.published == r.lastEnd {
+	if r.published == r.lastEnd && r.tail <= r.limit {
 		r.published = r.tail // only a blank may lie between
 	}
 	// First nothing derived names what is behind the end, then that is removed: a
