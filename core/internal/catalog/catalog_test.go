@@ -668,6 +668,8 @@ func TestLocks(t *testing.T) {
 			c.Oneway(command.ReqUnlockBatchMQ, nil, c.Body(lockBody("a", 0, 1, 2)))
 			require.Equal(t, []int32{0}, lock("b", 0))
 			require.NotZero(t, c.Do(command.ReqLockBatchMQ, nil, []byte("{")).Code)
+			require.Equal(t, command.RespInvalidParameter, c.Do(command.ReqLockBatchMQ, nil, c.Body(lockBody("", 3))).Code, "nobody's lock")
+			require.Equal(t, []int32{3}, lock("a", 3))
 		})
 	})
 }

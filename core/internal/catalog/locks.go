@@ -200,6 +200,10 @@ func (c *Catalog) lockBatch(r *kernel.Request) {
 		r.Error(command.RespInvalidParameter, err.Error())
 		return
 	}
+	if q.ClientID == "" { // a lock without an owner is one that is free
+		r.Error(command.RespInvalidParameter, "a lock needs an owner: the body has no clientId")
+		return
+	}
 	ctx, cancel := c.k.Waiting()
 	defer cancel()
 	if err := c.k.Barrier(ctx, "the owners of queues are"); err != nil {
