@@ -211,15 +211,20 @@ func FuzzLenientJSON(f *testing.F) {
 		require.True(t, json.Valid(out), "%q became %q", in, out)
 		require.LessOrEqual(t, len(out), 8*len(in)+2)
 		if json.Valid(in) {
-			var a, b any
-			require.NoError(t, json.Unmarshal(in, &a))
-			require.NoError(t, json.Unmarshal(out, &b))
-			require.True(t, reflect.DeepEqual(a, b), "%q became %q", in, out)
+			require.True(t, reflect.DeepEqual(anyJSON(t, in), anyJSON(t, out)), "%q became %q", in, out)
 		}
 		again, err := LenientJSON(out)
 		require.NoError(t, err)
 		require.Equal(t, string(out), string(again))
 	})
+}
+
+// anyJSON decodes without a limit on numbers.
+func anyJSON(t *testing.T, in []byte) (v any) {
+	d := json.NewDecoder(bytes.NewReader(in))
+	d.UseNumber()
+	require.NoError(t, d.Decode(&v))
+	return v
 }
 
 func FuzzRegisterBody(f *testing.F) {
