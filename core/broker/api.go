@@ -19,11 +19,7 @@ var _ api.Broker = (*Broker)(nil)
 
 // Send implements api.Broker.
 func (b *Broker) Send(ctx context.Context, r *api.SendRequest) (api.SendResult, error) {
-	rec, key, err := b.sender.Record(ctx, r)
-	if err != nil {
-		return api.SendResult{}, err
-	}
-	p, err := b.k.Journal.Write(ctx, rec)
+	p, key, err := b.sender.Send(ctx, r)
 	if err != nil {
 		return api.SendResult{}, err
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/sdk/embedded"
 )
@@ -56,6 +59,39 @@ func pull(t *testing.T, b *embedded.Broker, q message.Queue, offset int64) []api
 	res, err := b.API().Pull(t.Context(), &api.PullRequest{Group: "g", Queue: q, Offset: offset, Max: 32})
 	require.NoError(t, err)
 	return res.Messages
+}
+
+// counts is a meter of counters only.
+type counts struct {
+	plugin.NopMeter
+	mu sync.Mutex
+	m  map[string]*count
+}
+
+type count struct{ atomic.Uint64 }
+
+func (c *count) Add(n uint64) { c.Uint64.Add(n) }
+
+func (c *counts) Counter(name, _ string, _ ...plugin.Label) plugin.Counter {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m[name] == nil {
+		c.m[name] = &count{}
+	}
+	return c.m[name]
+}
+
+// What comes through the typed API counts like what clients send.
+func TestSendsAreCounted(t *testing.T) {
+	m := &counts{m: map[string]*count{}}
+	b := embedded.Start(t, embedded.WithMeter(m))
+	for range 3 {
+		send(t, b, "T", "x")
+	}
+	_, err := b.API().Send(t.Context(), &api.SendRequest{Topic: "T"}) // without a body
+	require.Error(t, err)
+	require.EqualValues(t, 3, m.m["messages_in_total"].Load())
+	require.EqualValues(t, 1, m.m["send_refused_total"].Load())
 }
 
 func TestInMemory(t *testing.T) {

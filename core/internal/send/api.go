@@ -11,9 +11,23 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 )
 
-// Record makes the record of a message that came through the typed API, by the
-// same checks that a request goes through, and returns its unique key.
-func (s *Send) Record(_ context.Context, r *api.SendRequest) (*message.Record, string, error) {
+// Send takes a message that came through the typed API, by the same checks that a
+// request goes through, and returns its place and its unique key.
+func (s *Send) Send(ctx context.Context, r *api.SendRequest) (kernel.Placed, string, error) {
+	var p kernel.Placed
+	rec, key, err := s.record(r)
+	if err == nil {
+		p, err = s.k.Journal.Write(ctx, rec)
+	}
+	if err != nil {
+		s.refused.Add(1)
+		return kernel.Placed{}, "", err
+	}
+	s.sent.Add(1)
+	return p, key, nil
+}
+
+func (s *Send) record(r *api.SendRequest) (*message.Record, string, error) {
 	if err := s.k.Writable(); err != nil {
 		return nil, "", err
 	}
