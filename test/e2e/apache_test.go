@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"archive/tar"
 	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/internal/apachetest"
 	"github.com/hardpointmq/hardpoint/test/harness"
 )
 
@@ -35,7 +34,7 @@ func TestApacheStores(t *testing.T) {
 			t.Parallel()
 			version, how, _ := strings.Cut(name, "-")
 			data := t.TempDir()
-			unpackStore(t, name, filepath.Join(data, "store"))
+			apachetest.Unpack(t, filepath.Join(apacheStores, name+".tar.gz"), filepath.Join(data, "store"))
 			progress := apacheProgress(t, filepath.Join(data, "store", "config", "consumerOffset.json"))
 			n := harness.New(t, harness.Options{Data: data, Race: true, Set: []string{
 				"mappedFileSizeCommitLog=1048576", "mappedFileSizeConsumeQueue=4000", "maxHashSlotNum=500", "maxIndexNum=1000", "maxMessageSize=524288",
@@ -173,31 +172,4 @@ func readStored(t *testing.T, name string) []byte {
 	b, err := io.ReadAll(z)
 	require.NoError(t, err)
 	return b
-}
-
-// unpackStore extracts what is below the one folder of an archive.
-func unpackStore(t *testing.T, name, dir string) {
-	t.Helper()
-	f, err := os.Open(filepath.Join(apacheStores, name+".tar.gz"))
-	require.NoError(t, err)
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	require.NoError(t, err)
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		require.NoError(t, err)
-		_, rest, ok := strings.Cut(h.Name, "/")
-		if !ok || h.Typeflag == tar.TypeDir || strings.HasPrefix(rest, "timer") { // timers are none of ours, and large
-			continue
-		}
-		path := filepath.Join(dir, filepath.FromSlash(rest))
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		w, err := os.Create(path)
-		require.NoError(t, err)
-		_, err = io.Copy(w, r)
-		require.NoError(t, errors.Join(err, w.Close()))
-	}
 }

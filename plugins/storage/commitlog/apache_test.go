@@ -1,7 +1,6 @@
 package commitlog
 
 import (
-	"archive/tar"
 	"bufio"
 	"bytes"
 	"compress/gzip"
@@ -10,7 +9,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -25,6 +23,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/vfs"
+	"github.com/hardpointmq/hardpoint/internal/apachetest"
 )
 
 // The stores in testdata/apache were written by Apache's brokers with these
@@ -36,29 +35,9 @@ var apacheVersions = []string{"4.9.7", "5.3.3"}
 // unpackApache extracts a store into a directory of the test.
 func unpackApache(t testing.TB, name string) string {
 	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", "apache", name+".tar.gz"))
-	require.NoError(t, err)
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	require.NoError(t, err)
 	dir := t.TempDir()
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return dir
-		}
-		require.NoError(t, err)
-		_, rest, ok := strings.Cut(h.Name, "/")
-		if !ok || h.Typeflag == tar.TypeDir || strings.HasPrefix(rest, "timer") { // timers are none of ours, and large
-			continue
-		}
-		path := filepath.Join(dir, filepath.FromSlash(rest))
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		w, err := os.Create(path)
-		require.NoError(t, err)
-		_, err = io.Copy(w, r)
-		require.NoError(t, errors.Join(err, w.Close()))
-	}
+	apachetest.Unpack(t, filepath.Join("testdata", "apache", name+".tar.gz"), dir)
+	return dir
 }
 
 func readGzip(t testing.TB, name string) []byte {
