@@ -41,6 +41,7 @@ type Header struct {
 	fields  []extField
 	slots   [slotCount]uint16 // see slotOf; 1 + index of the last field in a slot, 0: none
 	remark  span
+	last    repeat
 }
 
 // span is a piece of text. With from above zero it is in raw, below zero in
@@ -99,6 +100,13 @@ func (h *Header) DecodeMore(f *Frame) error {
 }
 
 func (h *Header) decode(f *Frame) error {
+	l := &h.last
+	l.seq++
+	if len(l.text) > 0 && f.Type == JSON && len(f.Header) <= MaxHeader && h.decodeRepeat(f.Header) {
+		l.misses = 0
+		return nil
+	}
+	l.text, l.changed, l.opaqueAt = l.text[:0], allChanged, span{}
 	h.Type, h.Language, h.Code, h.Version, h.Opaque, h.Flag = f.Type, LanguageJava, 0, 0, 0, 0
 	h.raw, h.remark = f.Header, span{}
 	h.dropFields()
@@ -107,7 +115,11 @@ func (h *Header) decode(f *Frame) error {
 	}
 	switch f.Type {
 	case JSON:
-		return h.decodeJSON(f.Header)
+		err := h.decodeJSON(f.Header)
+		if err == nil {
+			h.remember(f.Header)
+		}
+		return err
 	case RocketMQ:
 		return h.decodeBinary(f.Header)
 	}

@@ -137,6 +137,9 @@ func (h *Header) usualMember(b []byte, i int) (int, error) {
 	n, next := smallNumber(b, digits)
 	if next > 0 {
 		*to = n
+		if to == &h.Opaque {
+			h.last.opaqueAt = span{int32(digits), int32(next)}
+		}
 	}
 	return next, nil
 }
@@ -230,6 +233,7 @@ func (h *Header) member(b []byte, key span, i int) (int, error) {
 	case "flag":
 		err = h.topInt(v, &h.Flag)
 	case "opaque":
+		h.last.opaqueAt = span{}
 		err = h.topInt(v, &h.Opaque)
 	case "version":
 		err = h.topInt(v, &h.Version)

@@ -46,9 +46,12 @@ func New(k *kernel.Kernel, q *combine.Queue) *Send {
 type connState struct {
 	s    *Send
 	c    *kernel.Conn
-	req  command.SendRequest
+	req  command.SendDecoder
 	recs []entry
 	grps []group
+	// topic is that of the last message until Flush: what one read brings is
+	// judged by one state of the topic, and mostly of one topic.
+	topic *kernel.Topic
 }
 
 // entry is one record to be encoded.
@@ -106,16 +109,20 @@ func (s *Send) Collect(c *kernel.Conn, h *command.Header, f *command.Frame) {
 // take validates a request and adds its records and its group.
 func (st *connState) take(h *command.Header, f *command.Frame, t *combine.Ticket) error {
 	s, k := st.s, st.s.k
-	r := &st.req
-	if err := r.Decode(h); err != nil {
+	r := &st.req.SendRequest
+	if err := st.req.Decode(h); err != nil {
 		return err
 	}
 	if err := k.Writable(); err != nil {
 		return err
 	}
-	topic, err := s.topicOf(r)
-	if err != nil {
-		return err
+	topic := st.topic
+	if topic == nil || topic.Config.TopicName != string(r.Topic) {
+		var err error
+		if topic, err = s.topicOf(r); err != nil {
+			return err
+		}
+		st.topic = topic
 	}
 	if r.QueueID >= max(topic.Config.WriteQueueNums, topic.Config.ReadQueueNums) {
 		return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("request queueId[%d] is illegal, topic %s has %d write and %d read queues", r.QueueID, topic.Config.TopicName, topic.Config.WriteQueueNums, topic.Config.ReadQueueNums)}
@@ -127,6 +134,7 @@ func (st *connState) take(h *command.Header, f *command.Frame, t *combine.Ticket
 	g := group{first: len(st.recs)}
 	e := st.entry()
 	st.base(&e.rec, r, topic.Config.TopicName, queue)
+	var err error
 	if r.Batch {
 		t.Flags |= flagBatch
 		// The batch as a whole has a unique key and a wish to wait in the header's
@@ -361,7 +369,7 @@ func (s *Send) Flush(c *kernel.Conn) {
 		at = to
 	}
 	clear(st.recs)
-	st.recs, st.grps = st.recs[:0], st.grps[:0]
+	st.recs, st.grps, st.topic = st.recs[:0], st.grps[:0], nil
 	if cap(st.recs) > keepEntries {
 		st.recs, st.grps = nil, nil
 	}

@@ -33,6 +33,7 @@ type socket struct {
 	behind atomic.Bool
 
 	reads int // of this round, beyond the first; the role's
+	got   int // bytes of the last step; of who has the turn
 
 	// Under the peer's wmu.
 	closed bool
@@ -97,6 +98,7 @@ func (p *peer) step() (more, arrived bool, err error) {
 		return false, false, errReadBytes
 	}
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(p.sock.fd), uintptr(unsafe.Pointer(unsafe.SliceData(space))), uintptr(len(space)))
+	p.sock.got = int(n)
 	switch {
 	case errno == 0 && n > 0:
 		full := int(n) == len(space)
