@@ -13,11 +13,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	goplugin_runner "github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
-	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
-	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
 // launcher owns the process of one factory.
@@ -32,21 +31,21 @@ type launcher struct {
 
 // process is a launched one.
 type process struct {
-	l       *launcher
-	client  *goplugin.Client
-	control storagepb.StorageClient
-	run     *runner
-	out     *pump
+	l      *launcher
+	client *goplugin.Client
+	conn   *grpc.ClientConn
+	run    *runner
+	out    *pump
 
 	// under launcher.mu
 	users int
 	idle  *time.Timer
 }
 
-var _ storagewire.Process = (*process)(nil)
+var _ wire.Process = (*process)(nil)
 
-// Acquire implements storagewire.Launcher.
-func (l *launcher) Acquire(ctx context.Context, log *slog.Logger) (storagewire.Process, error) {
+// Acquire implements wire.Launcher.
+func (l *launcher) Acquire(ctx context.Context, log *slog.Logger) (wire.Process, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p := l.cur; p != nil && p.run.alive() {
@@ -115,25 +114,28 @@ func (p *process) connect(ctx context.Context) error {
 	if err := c.Ping(); err != nil {
 		return err
 	}
-	raw, err := c.Dispense(wire.Storage)
+	raw, err := c.Dispense(wire.Everything)
 	if err != nil {
 		return err
 	}
-	control, ok := raw.(storagepb.StorageClient)
+	conn, ok := raw.(*grpc.ClientConn)
 	if !ok {
-		return fmt.Errorf("it serves no storage plugins, but %T", raw)
+		return fmt.Errorf("there is no connection to it, but a %T", raw)
 	}
-	p.control = control
+	p.conn = conn
 	return ctx.Err()
 }
 
-// Control implements storagewire.Process.
-func (p *process) Control() storagepb.StorageClient { return p.control }
+// Conn implements wire.Process.
+func (p *process) Conn() grpc.ClientConnInterface { return p.conn }
+
+// Gone implements wire.Process.
+func (p *process) Gone() <-chan struct{} { return p.run.exited }
 
 // causeTime bounds the wait for the end of a process whose connections broke.
 const causeTime = 2 * time.Second
 
-// Cause implements storagewire.Process.
+// Cause implements wire.Process.
 func (p *process) Cause() error {
 	t := time.NewTimer(causeTime)
 	defer t.Stop()
@@ -156,7 +158,7 @@ func (p *process) epilogue() string {
 	return s
 }
 
-// Release implements storagewire.Process.
+// Release implements wire.Process.
 func (p *process) Release(linger bool) {
 	l := p.l
 	l.mu.Lock()

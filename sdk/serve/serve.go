@@ -44,7 +44,16 @@ type Options struct {
 // Storage makes Options of storage plugins.
 func Storage(f ...storage.Factory) Options { return Options{Storage: f} }
 
-// closeTime bounds how long stores that the host left open may take to close.
+// served are the plugin's halves of the kinds that there are plugins of.
+func (o *Options) served(l wire.Loggers) []wire.Served {
+	var all []wire.Served
+	if len(o.Storage) > 0 {
+		all = append(all, storagewire.NewServer(l, o.Storage...))
+	}
+	return all
+}
+
+// closeTime bounds how long plugins that the host left open may take to close.
 const closeTime = 10 * time.Second
 
 // Main serves o and ends the process.
@@ -75,10 +84,10 @@ func Run(ctx context.Context, o Options) error {
 			os.Exit(1)
 		}()
 	}
-	server := storagewire.NewServer(func(l slog.Level) *slog.Logger { return NewLogger(stderr, l) }, o.Storage...)
+	served := o.served(func(l slog.Level) *slog.Logger { return NewLogger(stderr, l) })
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  wire.Handshake(),
-		VersionedPlugins: wire.Plugins(server),
+		VersionedPlugins: wire.Plugins(func(r grpc.ServiceRegistrar) { wire.Register(r, served...) }),
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(wire.MaxControl), grpc.MaxSendMsgSize(wire.MaxControl))...)
 		},
@@ -86,10 +95,13 @@ func Run(ctx context.Context, o Options) error {
 	})
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
-	if err := server.Close(ctx); err != nil {
-		return fmt.Errorf("close the stores that the host left open: %w", err)
+	var errs []error
+	for _, s := range served {
+		if err := s.Close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("close the %s plugins that the host left open: %w", s.Kind(), err))
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // NewLogger writes lines as hosts of go-plugin expect them: JSON with the text

@@ -10,4 +10,4 @@ GOBIN=$tools go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 PATH=$tools:$PATH protoc -I proto \
 	--go_out=. --go_opt=module=github.com/hardpointmq/hardpoint/sdk/wire \
 	--go-grpc_out=. --go-grpc_opt=module=github.com/hardpointmq/hardpoint/sdk/wire \
-	proto/hardpoint/storage/v1/storage.proto
+	$(find proto -name '*.proto')

@@ -1,7 +1,7 @@
 // Package wire holds what both ends of every plugin process agree on: the
-// handshake of go-plugin, the version of the protocol, and the names under which
-// the kinds of plugins are served. The adapters of each kind are in the packages
-// below: storagewire.
+// handshake of go-plugin, the version of the protocol, how errors cross, and what
+// a process serves whatever its kinds are. The adapters of each kind are in the
+// packages below.
 package wire
 
 import (
@@ -10,17 +10,19 @@ import (
 
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
-
-	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
-	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
 // Version is the protocol's; it changes when an old process could no longer be
 // understood. Both ends must have the same.
 const Version = 1
 
-// Storage is the name under which storage plugins are served.
-const Storage = "storage"
+// The kinds of plugins.
+const (
+	Storage     = "storage"
+	Allocate    = "allocate"
+	Replication = "replication"
+	Transport   = "transport"
+)
 
 // ControlEnv is set for a plugin process whose standard input is a pipe that its
 // host holds open: it ends when the host does.
@@ -38,26 +40,31 @@ func Handshake() goplugin.HandshakeConfig {
 	}
 }
 
-// Plugins is what one process serves; the host leaves the server nil.
-func Plugins(storage *storagewire.Server) map[int]goplugin.PluginSet {
-	return map[int]goplugin.PluginSet{Version: {Storage: &storagePlugin{server: storage}}}
+// Everything is the name under which go-plugin dispenses the connection to a
+// process: the services of its kinds are all on it.
+const Everything = "hardpoint"
+
+// Plugins is what one process serves; the host leaves register nil and gets a
+// *grpc.ClientConn when it dispenses [Everything].
+func Plugins(register func(grpc.ServiceRegistrar)) map[int]goplugin.PluginSet {
+	return map[int]goplugin.PluginSet{Version: {Everything: &everything{register: register}}}
 }
 
-type storagePlugin struct {
+type everything struct {
 	goplugin.NetRPCUnsupportedPlugin
-	server *storagewire.Server
+	register func(grpc.ServiceRegistrar)
 }
 
 // GRPCServer implements goplugin.GRPCPlugin.
-func (p *storagePlugin) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
-	if p.server == nil {
-		return errors.New("there is no server of storage plugins")
+func (p *everything) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
+	if p.register == nil {
+		return errors.New("nothing is served")
 	}
-	storagepb.RegisterStorageServer(s, p.server)
+	p.register(s)
 	return nil
 }
 
 // GRPCClient implements goplugin.GRPCPlugin.
-func (p *storagePlugin) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, c *grpc.ClientConn) (any, error) {
-	return storagepb.NewStorageClient(c), nil
+func (p *everything) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, c *grpc.ClientConn) (any, error) {
+	return c, nil
 }

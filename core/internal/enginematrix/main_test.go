@@ -19,6 +19,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
 	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
+	"github.com/hardpointmq/hardpoint/internal/wiretest"
 	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
 )
@@ -118,7 +119,7 @@ func (w *world) newStore(p storage.Params) storage.Store {
 	p.Dir = "/store"
 	f := w.medium.factory()
 	if w.remote {
-		f = storagewire.NewFactory(f.Name(), newProcess(w.t, f))
+		f = storagewire.NewFactory(f.Name(), wiretest.New(w.t, storagewire.NewServer(nil, f)))
 	}
 	s, err := f.Build(w.t.Context(), p, w.config)
 	require.NoError(w.t, err)

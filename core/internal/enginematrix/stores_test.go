@@ -2,18 +2,12 @@ package enginematrix_test
 
 import (
 	"context"
-	"log/slog"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	pebblefs "github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -24,8 +18,6 @@ import (
 	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 	"github.com/hardpointmq/hardpoint/plugins/storage/commitlog"
 	"github.com/hardpointmq/hardpoint/plugins/storage/pebble"
-	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
-	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
 // medium is what a store's data lie on: what survives a store.
@@ -84,32 +76,6 @@ func (t *tree) crash(_ testing.TB, keep memfs.Keep) {
 	}
 	t.fs = t.fs.CrashClone(cfg)
 }
-
-// process is both halves of the wire in this process, new for each store.
-type process struct{ control storagepb.StorageClient }
-
-func newProcess(tb testing.TB, f storage.Factory) *process {
-	tb.Helper()
-	ln := bufconn.Listen(1 << 16)
-	server, stores := grpc.NewServer(), storagewire.NewServer(nil, f)
-	storagepb.RegisterStorageServer(server, stores)
-	go func() { _ = server.Serve(ln) }()
-	conn, err := grpc.NewClient("passthrough:plugin",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(tb, err)
-	tb.Cleanup(func() {
-		_ = stores.Close(context.WithoutCancel(tb.Context())) // of stores on a crashed disk, too
-		require.NoError(tb, conn.Close())
-		server.Stop()
-	})
-	return &process{control: storagepb.NewStorageClient(conn)}
-}
-
-func (p *process) Acquire(context.Context, *slog.Logger) (storagewire.Process, error) { return p, nil }
-func (p *process) Control() storagepb.StorageClient                                   { return p.control }
-func (p *process) Cause() error                                                       { return plugin.ErrUnavailable }
-func (p *process) Release(bool)                                                       {}
 
 // watched is a store whose process ends with a crash: nobody hears what becomes
 // of it afterwards. It tells when the log is changed by two at once, which the

@@ -16,6 +16,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
 )
 
@@ -321,6 +322,6 @@ func TestNoProcess(t *testing.T) {
 
 type broken struct{}
 
-func (broken) Acquire(context.Context, *slog.Logger) (storagewire.Process, error) {
+func (broken) Acquire(context.Context, *slog.Logger) (wire.Process, error) {
 	return nil, plugin.ErrUnavailable
 }

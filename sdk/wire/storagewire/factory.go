@@ -3,83 +3,53 @@ package storagewire
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
-// Launcher gives the process of a plugin, which it starts when there is none.
-// Safe for concurrent use.
-type Launcher interface {
-	// Acquire returns a running process; log, when not nil, gets its output.
-	// Errors match plugin.ErrUnavailable and say why the process did not start.
-	Acquire(ctx context.Context, log *slog.Logger) (Process, error)
-}
-
-// Process is a running plugin process.
-type Process interface {
-	Control() storagepb.StorageClient
-	// Cause says why the process is gone, as an error that matches
-	// plugin.ErrUnavailable. It waits a moment for the process to end.
-	Cause() error
-	// Release gives the process back, once per Acquire. Without other users it
-	// ends: at once, or, with linger, when it was not acquired for a while.
-	Release(linger bool)
-}
-
 // NewFactory makes the host's half: a factory whose stores live in a process.
-func NewFactory(name string, l Launcher) storage.Factory {
+func NewFactory(name string, l wire.Launcher) storage.Factory {
 	h := &host{name: name, launcher: l}
 	return plugin.NewRawFactory(name, h.describe, h.build)
 }
 
 type host struct {
 	name     string
-	launcher Launcher
+	launcher wire.Launcher
 }
 
 func (h *host) describe(ctx context.Context, raw plugin.Raw) (plugin.Description, error) {
-	d, err := h.ask(ctx, nil, &storagepb.DescribeRequest{Plugin: h.name, Config: raw})
-	if err != nil {
-		return plugin.Description{}, err
-	}
-	return plugin.Description{
-		Name: d.GetName(), Version: d.GetVersion(), Contract: d.GetContract(),
-		Facets: d.GetFacets(), Needs: d.GetNeeds(), LargestRecord: d.GetLargestRecord(), Schema: d.GetSchema(),
-	}, nil
-}
-
-// ask also checks that both ends mean the same contract.
-func (h *host) ask(ctx context.Context, log *slog.Logger, r *storagepb.DescribeRequest) (*storagepb.DescribeResponse, error) {
-	proc, err := h.launcher.Acquire(ctx, log)
-	if err != nil {
-		return nil, err
-	}
-	defer proc.Release(true)
-	d, err := proc.Control().Describe(ctx, r)
-	if err = fromRPC(ctx, err, d.GetFailure()); err != nil {
-		return nil, err
-	}
-	if d.GetContract() != storage.Contract {
-		return nil, fmt.Errorf("%w: storage plugin %q speaks contract %q, this host %q; take a plugin built for it",
-			plugin.ErrUnavailable, h.name, d.GetContract(), storage.Contract)
-	}
-	return d, nil
+	return wire.Describe(ctx, h.launcher, nil, wire.Storage, h.name, storage.Contract, raw)
 }
 
 func (h *host) build(ctx context.Context, p storage.Params, raw plugin.Raw) (storage.Store, error) {
 	p.Settings = p.WithDefaults()
-	d, err := h.ask(ctx, p.Logger, &storagepb.DescribeRequest{Plugin: h.name, Config: raw, Params: toParams(&p)})
+	d, err := wire.Describe(ctx, h.launcher, p.Logger, wire.Storage, h.name, storage.Contract, raw)
 	if err != nil {
 		return nil, err
 	}
-	if err := h.agree(d.GetFacets(), d.GetCapabilities()); err != nil {
+	caps, err := h.probe(ctx, &storagepb.ProbeRequest{Plugin: h.name, Config: raw, Params: toParams(&p)})
+	if err != nil {
 		return nil, err
 	}
-	return newStore(h, p, raw, d.GetCapabilities()), nil
+	if err := h.agree(d.Facets, caps); err != nil {
+		return nil, err
+	}
+	return newStore(h, p, raw, caps), nil
+}
+
+func (h *host) probe(ctx context.Context, r *storagepb.ProbeRequest) (*storagepb.Capabilities, error) {
+	proc, err := h.launcher.Acquire(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer proc.Release(true)
+	a, err := storagepb.NewStorageClient(proc.Conn()).Probe(ctx, r)
+	return a.GetCapabilities(), wire.FromRPC(ctx, err, a.GetFailure())
 }
 
 // agree holds what an instance offers against what was described.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -412,7 +413,7 @@ func (i *instance) chunk(h head, topic string, fill func(*storage.Chunk) error) 
 }
 
 func (i *instance) failed(h head, err error) {
-	out := putProto(begin(nil), toFailure(err))
+	out := putProto(begin(nil), wire.ToFailure(err))
 	finish(out, 0, kindFailed, h.id, 0, 0)
 	_ = i.read.send(out)
 }

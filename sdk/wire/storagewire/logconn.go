@@ -9,6 +9,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
 )
 
 // logConn carries the calls that change the log, one at a time. The caller
@@ -144,7 +145,7 @@ func (s *store) change(ctx context.Context, k kind) error {
 		stop := context.AfterFunc(ctx, func() { s.cancel(id, 1) })
 		defer stop()
 	}
-	return ofCall(ctx, s.exchange(k, id, left, nil))
+	return wire.OfCall(ctx, s.exchange(k, id, left, nil))
 }
 
 // rawLog is the facet.

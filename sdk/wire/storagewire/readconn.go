@@ -10,6 +10,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -99,7 +100,7 @@ func (s *store) ask(ctx context.Context, k kind, out *[]byte) (*call, error) {
 		if bad != nil || err == nil {
 			return nil, s.gone(fmt.Errorf("%w: an answer that failed without an error (%w)", errFrame, bad))
 		}
-		return nil, ofCall(ctx, err)
+		return nil, wire.OfCall(ctx, err)
 	}
 	return c, nil
 }
@@ -267,7 +268,7 @@ func (s *store) Sync(ctx context.Context, end message.Position) error {
 	if s.note(&o.marks) {
 		s.refresh(ctx)
 	}
-	return ofCall(ctx, o.err)
+	return wire.OfCall(ctx, o.err)
 }
 
 // retention is the facet.
@@ -278,8 +279,8 @@ func (r retention) Segments(ctx context.Context) ([]storage.Segment, error) {
 	if err := r.s.running(ctx); err != nil {
 		return nil, err
 	}
-	a, err := r.s.proc.Control().Segments(ctx, &storagepb.SegmentsRequest{Instance: r.s.id})
-	if err = fromRPC(ctx, err, a.GetFailure()); err != nil {
+	a, err := storagepb.NewStorageClient(r.s.proc.Conn()).Segments(ctx, &storagepb.SegmentsRequest{Instance: r.s.id})
+	if err = wire.FromRPC(ctx, err, a.GetFailure()); err != nil {
 		return nil, err
 	}
 	out := make([]storage.Segment, 0, len(a.GetSegments()))
@@ -322,10 +323,10 @@ func (k keyIndex) Find(ctx context.Context, q storage.KeyQuery, at []message.Pos
 	if err := k.s.running(ctx); err != nil {
 		return at, err
 	}
-	a, err := k.s.proc.Control().Find(ctx, &storagepb.FindRequest{
+	a, err := storagepb.NewStorageClient(k.s.proc.Conn()).Find(ctx, &storagepb.FindRequest{
 		Instance: k.s.id, Topic: q.Topic, Key: q.Key, From: q.From, To: q.To, Max: q.Max,
 	})
-	if err = fromRPC(ctx, err, a.GetFailure()); err != nil {
+	if err = wire.FromRPC(ctx, err, a.GetFailure()); err != nil {
 		return at, err
 	}
 	for _, p := range a.GetAt() {

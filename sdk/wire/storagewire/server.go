@@ -5,16 +5,15 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 
+	"google.golang.org/grpc"
+
 	"github.com/hardpointmq/hardpoint/core/message"
-	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -23,8 +22,8 @@ import (
 type Server struct {
 	storagepb.UnimplementedStorageServer
 
-	logger    func(slog.Level) *slog.Logger
-	factories map[string]storage.Factory
+	wire.Factories[storage.Params, storage.Store]
+	loggers wire.Loggers
 
 	mu        sync.Mutex
 	last      uint64
@@ -32,18 +31,15 @@ type Server struct {
 	closed    bool
 }
 
-// NewServer makes a Server. logger makes the logger of an instance, for the
-// lowest level that the host wants; nil discards.
-func NewServer(logger func(slog.Level) *slog.Logger, factories ...storage.Factory) *Server {
-	if logger == nil {
-		logger = func(slog.Level) *slog.Logger { return slog.New(slog.DiscardHandler) }
-	}
-	s := &Server{logger: logger, factories: map[string]storage.Factory{}, instances: map[uint64]*instance{}}
-	for _, f := range factories {
-		s.factories[f.Name()] = f
-	}
-	return s
+var _ wire.Served = (*Server)(nil)
+
+// NewServer makes a Server.
+func NewServer(loggers wire.Loggers, factories ...storage.Factory) *Server {
+	return &Server{Factories: wire.NewFactories(wire.Storage, factories...), loggers: loggers, instances: map[uint64]*instance{}}
 }
+
+// Register implements wire.Served.
+func (s *Server) Register(r grpc.ServiceRegistrar) { storagepb.RegisterStorageServer(r, s) }
 
 // Close shuts down all instances, for a host that ended without doing so.
 func (s *Server) Close(ctx context.Context) error {
@@ -59,18 +55,6 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-func (s *Server) factory(name string) (storage.Factory, error) {
-	if f := s.factories[name]; f != nil {
-		return f, nil
-	}
-	var names []string
-	for n := range s.factories {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return nil, fmt.Errorf("%w: the plugin process does not serve the storage plugin %q, but %s", plugin.ErrConfig, name, strings.Join(names, ", "))
-}
-
 func (s *Server) instance(id uint64) (*instance, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,10 +67,8 @@ func (s *Server) instance(id uint64) (*instance, error) {
 // params are those of an instance without events.
 func (s *Server) params(p *storagepb.Params) storage.Params {
 	out := storage.Params{
-		Settings: plugin.Settings{
-			Name: p.GetName(), Dir: p.GetDir(), Logger: s.logger(slog.Level(p.GetLogLevel())),
-		}.WithDefaults(),
-		Segment: p.GetSegment(), Index: message.IndexRules{DelayLevels: p.GetDelayLevels()}, LogID: p.GetLogId(),
+		Settings: s.loggers.Settings(p.GetSettings()),
+		Segment:  p.GetSegment(), Index: message.IndexRules{DelayLevels: p.GetDelayLevels()}, LogID: p.GetLogId(),
 	}
 	if p.GetExplicitPublish() {
 		out.Publish = storage.Explicit
@@ -95,68 +77,49 @@ func (s *Server) params(p *storagepb.Params) storage.Params {
 }
 
 func toParams(p *storage.Params) *storagepb.Params {
-	out := &storagepb.Params{
-		Name: p.Name, Dir: p.Dir, Segment: p.Segment, ExplicitPublish: p.Publish == storage.Explicit,
-		DelayLevels: p.Index.DelayLevels, LogId: p.LogID, LogLevel: int32(slog.LevelError),
+	return &storagepb.Params{
+		Settings: wire.ToSettings(&p.Settings), Segment: p.Segment, ExplicitPublish: p.Publish == storage.Explicit,
+		DelayLevels: p.Index.DelayLevels, LogId: p.LogID,
 	}
-	for _, l := range []slog.Level{slog.LevelWarn, slog.LevelInfo, slog.LevelDebug} {
-		if p.Logger.Enabled(context.Background(), l) {
-			out.LogLevel = int32(l)
-		}
-	}
-	return out
 }
 
 func toCapabilities(c storage.Capabilities) *storagepb.Capabilities {
 	return &storagepb.Capabilities{Facets: c.Facets(), SurvivesProcessDeath: c.Survives == storage.SurvivesProcessDeath}
 }
 
-// Describe implements storagepb.StorageServer.
-func (s *Server) Describe(ctx context.Context, r *storagepb.DescribeRequest) (*storagepb.DescribeResponse, error) {
-	out, err := s.describe(ctx, r)
-	if err != nil {
-		return &storagepb.DescribeResponse{Failure: toFailure(err)}, nil
-	}
-	return out, nil
+// Probe implements storagepb.StorageServer.
+func (s *Server) Probe(ctx context.Context, r *storagepb.ProbeRequest) (*storagepb.ProbeResponse, error) {
+	caps, err := s.probe(ctx, r)
+	return &storagepb.ProbeResponse{Capabilities: caps, Failure: wire.ToFailure(err)}, nil
 }
 
-func (s *Server) describe(ctx context.Context, r *storagepb.DescribeRequest) (*storagepb.DescribeResponse, error) {
-	f, err := s.factory(r.GetPlugin())
+func (s *Server) probe(ctx context.Context, r *storagepb.ProbeRequest) (*storagepb.Capabilities, error) {
+	f, err := s.Lookup(r.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
-	d, err := f.Describe(ctx, r.GetConfig())
+	st, err := f.Build(ctx, s.params(r.GetParams()), r.GetConfig())
 	if err != nil {
 		return nil, err
 	}
-	out := &storagepb.DescribeResponse{
-		Name: d.Name, Version: d.Version, Contract: d.Contract, Facets: d.Facets, Needs: d.Needs,
-		LargestRecord: d.LargestRecord, Schema: d.Schema,
+	caps := toCapabilities(st.Capabilities())
+	if err := st.Shutdown(ctx); err != nil {
+		return nil, fmt.Errorf("shut down a store that was never started: %w", err)
 	}
-	if r.GetParams() != nil {
-		st, err := f.Build(ctx, s.params(r.GetParams()), r.GetConfig())
-		if err != nil {
-			return nil, err
-		}
-		out.Capabilities = toCapabilities(st.Capabilities())
-		if err := st.Shutdown(ctx); err != nil {
-			return nil, fmt.Errorf("shut down a store that was never started: %w", err)
-		}
-	}
-	return out, nil
+	return caps, nil
 }
 
 // Open implements storagepb.StorageServer.
 func (s *Server) Open(ctx context.Context, r *storagepb.OpenRequest) (*storagepb.OpenResponse, error) {
 	out, err := s.open(ctx, r)
 	if err != nil {
-		return &storagepb.OpenResponse{Failure: toFailure(err)}, nil
+		return &storagepb.OpenResponse{Failure: wire.ToFailure(err)}, nil
 	}
 	return out, nil
 }
 
 func (s *Server) open(ctx context.Context, r *storagepb.OpenRequest) (*storagepb.OpenResponse, error) {
-	f, err := s.factory(r.GetPlugin())
+	f, err := s.Lookup(r.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +158,7 @@ func (s *Server) Start(ctx context.Context, r *storagepb.StartRequest) (*storage
 		err = i.start(ctx)
 	}
 	if err != nil {
-		return &storagepb.StartResponse{Failure: toFailure(err)}, nil
+		return &storagepb.StartResponse{Failure: wire.ToFailure(err)}, nil
 	}
 	return &storagepb.StartResponse{State: i.state()}, nil
 }
@@ -209,14 +172,14 @@ func (s *Server) Shutdown(ctx context.Context, r *storagepb.ShutdownRequest) (*s
 	if i == nil {
 		return &storagepb.ShutdownResponse{}, nil
 	}
-	return &storagepb.ShutdownResponse{Failure: toFailure(i.shutdown(ctx))}, nil
+	return &storagepb.ShutdownResponse{Failure: wire.ToFailure(i.shutdown(ctx))}, nil
 }
 
 // State implements storagepb.StorageServer.
 func (s *Server) State(_ context.Context, r *storagepb.StateRequest) (*storagepb.StateResponse, error) {
 	i, err := s.instance(r.GetInstance())
 	if err != nil {
-		return &storagepb.StateResponse{Failure: toFailure(err)}, nil
+		return &storagepb.StateResponse{Failure: wire.ToFailure(err)}, nil
 	}
 	return &storagepb.StateResponse{State: i.state()}, nil
 }
@@ -237,7 +200,7 @@ func (s *Server) Segments(ctx context.Context, r *storagepb.SegmentsRequest) (*s
 			})
 		}
 	}
-	out.Failure = toFailure(err)
+	out.Failure = wire.ToFailure(err)
 	return out, nil
 }
 
@@ -257,6 +220,6 @@ func (s *Server) Find(ctx context.Context, r *storagepb.FindRequest) (*storagepb
 			out.At = append(out.At, int64(p))
 		}
 	}
-	out.Failure = toFailure(err)
+	out.Failure = wire.ToFailure(err)
 	return out, nil
 }

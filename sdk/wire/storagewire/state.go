@@ -7,6 +7,8 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/pluginpb"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -57,7 +59,7 @@ func putOutcome(b []byte, o *outcome) []byte {
 	b = putUint(b, o.own)
 	b = putInt(b, o.upTo)
 	if o.err != nil {
-		b = putProto(b, toFailure(o.err))
+		b = putProto(b, wire.ToFailure(o.err))
 	}
 	return b
 }
@@ -75,10 +77,7 @@ func readOutcome(body []byte) (o outcome, err error) {
 }
 
 func putProto(b []byte, m proto.Message) []byte {
-	out, err := proto.MarshalOptions{}.MarshalAppend(b, m)
-	if err != nil { // text that is no UTF-8
-		out, _ = proto.MarshalOptions{}.MarshalAppend(b, &storagepb.Failure{Text: fmt.Sprintf("an error that cannot be sent: %+q", err.Error())})
-	}
+	out, _ := proto.MarshalOptions{}.MarshalAppend(b, m) // fails for text that is no UTF-8, which a Failure never has
 	return out
 }
 
@@ -87,11 +86,11 @@ func readFailure(b []byte) (failure, err error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	var f storagepb.Failure
+	var f pluginpb.Failure
 	if err := proto.Unmarshal(b, &f); err != nil {
 		return nil, fmt.Errorf("%w: an error: %w", errFrame, err)
 	}
-	return fromFailure(&f), nil
+	return wire.FromFailure(&f), nil
 }
 
 // eventKind is one of storage.Events.
@@ -119,7 +118,7 @@ func putEvent(b []byte, e *event) []byte {
 	b = putInt(b, e.at)
 	b = putUnits(b, "", e.units)
 	if e.err != nil {
-		b = putProto(b, toFailure(e.err))
+		b = putProto(b, wire.ToFailure(e.err))
 	}
 	return b
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -47,7 +48,7 @@ type store struct {
 	down  chan struct{} // closed when it is shut down; nil before Shutdown
 	// downErr is how that went; written before down is closed.
 	downErr error
-	proc    Process
+	proc    wire.Process
 	id      uint64
 	last    atomic.Uint64 // id of a call
 	tasks   struct {
@@ -135,8 +136,8 @@ func (s *store) Start(ctx context.Context) (err error) {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
-	r, err := s.proc.Control().Start(ctx, &storagepb.StartRequest{Instance: s.id})
-	if err = fromRPC(ctx, err, r.GetFailure()); err != nil {
+	r, err := storagepb.NewStorageClient(s.proc.Conn()).Start(ctx, &storagepb.StartRequest{Instance: s.id})
+	if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
 		return err
 	}
 	s.st.Lock()
@@ -156,10 +157,10 @@ func (s *store) open(ctx context.Context) error {
 		return fmt.Errorf("make the directory of the data socket: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	r, err := s.proc.Control().Open(ctx, &storagepb.OpenRequest{
+	r, err := storagepb.NewStorageClient(s.proc.Conn()).Open(ctx, &storagepb.OpenRequest{
 		Plugin: s.h.name, Config: s.raw, Params: toParams(&s.p), SocketDir: dir,
 	})
-	if err = fromRPC(ctx, err, r.GetFailure()); err != nil {
+	if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
 		return err
 	}
 	s.id = r.GetInstance()
@@ -189,7 +190,7 @@ func (s *store) open(ctx context.Context) error {
 func (s *store) abandon(ctx context.Context) {
 	s.phase.Store(phaseStopped)
 	if s.id != 0 {
-		_, _ = s.proc.Control().Shutdown(context.WithoutCancel(ctx), &storagepb.ShutdownRequest{Instance: s.id})
+		_, _ = storagepb.NewStorageClient(s.proc.Conn()).Shutdown(context.WithoutCancel(ctx), &storagepb.ShutdownRequest{Instance: s.id})
 	}
 	s.disconnect()
 	s.proc.Release(false)
@@ -250,8 +251,8 @@ func (s *store) shutdown(ctx context.Context) error {
 	})()
 	var err error
 	if s.cause.Load() == nil {
-		r, rpc := s.proc.Control().Shutdown(call, &storagepb.ShutdownRequest{Instance: s.id})
-		err = fromRPC(call, rpc, r.GetFailure())
+		r, rpc := storagepb.NewStorageClient(s.proc.Conn()).Shutdown(call, &storagepb.ShutdownRequest{Instance: s.id})
+		err = wire.FromRPC(call, rpc, r.GetFailure())
 	}
 	s.disconnect()
 	s.wake()
@@ -339,8 +340,8 @@ func (s *store) note(m *marks) (stale bool) {
 
 // refresh asks for the whole state.
 func (s *store) refresh(ctx context.Context) {
-	r, err := s.proc.Control().State(ctx, &storagepb.StateRequest{Instance: s.id})
-	if err = fromRPC(ctx, err, r.GetFailure()); err != nil {
+	r, err := storagepb.NewStorageClient(s.proc.Conn()).State(ctx, &storagepb.StateRequest{Instance: s.id})
+	if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
 		s.p.Logger.Warn("the list of damage is not known", "plugin", s.h.name, "error", err)
 		return
 	}

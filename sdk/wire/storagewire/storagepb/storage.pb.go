@@ -13,6 +13,7 @@
 package storagepb
 
 import (
+	pluginpb "github.com/hardpointmq/hardpoint/sdk/wire/pluginpb"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -27,159 +28,23 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Failure is an error of the contract, whose identity survives the crossing.
-type Failure struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// text is what a person reads.
-	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// codes name the sentinels that the error matches; see errors.go.
-	Codes []uint32 `protobuf:"varint,2,rep,packed,name=codes,proto3" json:"codes,omitempty"`
-	// corrupt is set for a CorruptError.
-	Corrupt       *Corrupt `protobuf:"bytes,3,opt,name=corrupt,proto3" json:"corrupt,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Failure) Reset() {
-	*x = Failure{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Failure) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Failure) ProtoMessage() {}
-
-func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Failure.ProtoReflect.Descriptor instead.
-func (*Failure) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *Failure) GetText() string {
-	if x != nil {
-		return x.Text
-	}
-	return ""
-}
-
-func (x *Failure) GetCodes() []uint32 {
-	if x != nil {
-		return x.Codes
-	}
-	return nil
-}
-
-func (x *Failure) GetCorrupt() *Corrupt {
-	if x != nil {
-		return x.Corrupt
-	}
-	return nil
-}
-
-type Corrupt struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	File          string                 `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
-	Offset        int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	Cause         string                 `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Corrupt) Reset() {
-	*x = Corrupt{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Corrupt) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Corrupt) ProtoMessage() {}
-
-func (x *Corrupt) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Corrupt.ProtoReflect.Descriptor instead.
-func (*Corrupt) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *Corrupt) GetFile() string {
-	if x != nil {
-		return x.File
-	}
-	return ""
-}
-
-func (x *Corrupt) GetOffset() int64 {
-	if x != nil {
-		return x.Offset
-	}
-	return 0
-}
-
-func (x *Corrupt) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *Corrupt) GetCause() string {
-	if x != nil {
-		return x.Cause
-	}
-	return ""
-}
-
 // Params is what the host passes to a store.
 type Params struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// name is the configured name of the plugin; it labels logs.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Dir  string `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Settings *pluginpb.Settings     `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
 	// segment is in bytes.
-	Segment         int64 `protobuf:"varint,3,opt,name=segment,proto3" json:"segment,omitempty"`
-	ExplicitPublish bool  `protobuf:"varint,4,opt,name=explicit_publish,json=explicitPublish,proto3" json:"explicit_publish,omitempty"`
+	Segment         int64 `protobuf:"varint,2,opt,name=segment,proto3" json:"segment,omitempty"`
+	ExplicitPublish bool  `protobuf:"varint,3,opt,name=explicit_publish,json=explicitPublish,proto3" json:"explicit_publish,omitempty"`
 	// delay_levels are the index rules, in ms.
-	DelayLevels []int64 `protobuf:"varint,5,rep,packed,name=delay_levels,json=delayLevels,proto3" json:"delay_levels,omitempty"`
-	LogId       string  `protobuf:"bytes,6,opt,name=log_id,json=logId,proto3" json:"log_id,omitempty"`
-	// log_level is the lowest level, as in log/slog, that the host wants.
-	LogLevel      int32 `protobuf:"varint,7,opt,name=log_level,json=logLevel,proto3" json:"log_level,omitempty"`
+	DelayLevels   []int64 `protobuf:"varint,4,rep,packed,name=delay_levels,json=delayLevels,proto3" json:"delay_levels,omitempty"`
+	LogId         string  `protobuf:"bytes,5,opt,name=log_id,json=logId,proto3" json:"log_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Params) Reset() {
 	*x = Params{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[2]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -191,7 +56,7 @@ func (x *Params) String() string {
 func (*Params) ProtoMessage() {}
 
 func (x *Params) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[2]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -204,21 +69,14 @@ func (x *Params) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Params.ProtoReflect.Descriptor instead.
 func (*Params) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{2}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *Params) GetName() string {
+func (x *Params) GetSettings() *pluginpb.Settings {
 	if x != nil {
-		return x.Name
+		return x.Settings
 	}
-	return ""
-}
-
-func (x *Params) GetDir() string {
-	if x != nil {
-		return x.Dir
-	}
-	return ""
+	return nil
 }
 
 func (x *Params) GetSegment() int64 {
@@ -249,41 +107,32 @@ func (x *Params) GetLogId() string {
 	return ""
 }
 
-func (x *Params) GetLogLevel() int32 {
-	if x != nil {
-		return x.LogLevel
-	}
-	return 0
-}
-
-type DescribeRequest struct {
+type ProbeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// plugin is the factory's name.
 	Plugin string `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	// config is the raw configuration, JSON.
-	Config []byte `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	// params, when set, make the plugin build an instance and drop it, so that
-	// capabilities are told, too.
+	Config        []byte  `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	Params        *Params `protobuf:"bytes,3,opt,name=params,proto3" json:"params,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *DescribeRequest) Reset() {
-	*x = DescribeRequest{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[3]
+func (x *ProbeRequest) Reset() {
+	*x = ProbeRequest{}
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *DescribeRequest) String() string {
+func (x *ProbeRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*DescribeRequest) ProtoMessage() {}
+func (*ProbeRequest) ProtoMessage() {}
 
-func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[3]
+func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -294,63 +143,55 @@ func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use DescribeRequest.ProtoReflect.Descriptor instead.
-func (*DescribeRequest) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{3}
+// Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
+func (*ProbeRequest) Descriptor() ([]byte, []int) {
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *DescribeRequest) GetPlugin() string {
+func (x *ProbeRequest) GetPlugin() string {
 	if x != nil {
 		return x.Plugin
 	}
 	return ""
 }
 
-func (x *DescribeRequest) GetConfig() []byte {
+func (x *ProbeRequest) GetConfig() []byte {
 	if x != nil {
 		return x.Config
 	}
 	return nil
 }
 
-func (x *DescribeRequest) GetParams() *Params {
+func (x *ProbeRequest) GetParams() *Params {
 	if x != nil {
 		return x.Params
 	}
 	return nil
 }
 
-type DescribeResponse struct {
+type ProbeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	Contract      string                 `protobuf:"bytes,4,opt,name=contract,proto3" json:"contract,omitempty"`
-	Facets        []string               `protobuf:"bytes,5,rep,name=facets,proto3" json:"facets,omitempty"`
-	Needs         []string               `protobuf:"bytes,6,rep,name=needs,proto3" json:"needs,omitempty"`
-	LargestRecord int64                  `protobuf:"varint,7,opt,name=largest_record,json=largestRecord,proto3" json:"largest_record,omitempty"`
-	Schema        []byte                 `protobuf:"bytes,8,opt,name=schema,proto3" json:"schema,omitempty"`
-	// capabilities is set when the request has params.
-	Capabilities  *Capabilities `protobuf:"bytes,9,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
+	Failure       *pluginpb.Failure      `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Capabilities  *Capabilities          `protobuf:"bytes,2,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *DescribeResponse) Reset() {
-	*x = DescribeResponse{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[4]
+func (x *ProbeResponse) Reset() {
+	*x = ProbeResponse{}
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *DescribeResponse) String() string {
+func (x *ProbeResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*DescribeResponse) ProtoMessage() {}
+func (*ProbeResponse) ProtoMessage() {}
 
-func (x *DescribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[4]
+func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -361,68 +202,19 @@ func (x *DescribeResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use DescribeResponse.ProtoReflect.Descriptor instead.
-func (*DescribeResponse) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{4}
+// Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
+func (*ProbeResponse) Descriptor() ([]byte, []int) {
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *DescribeResponse) GetFailure() *Failure {
+func (x *ProbeResponse) GetFailure() *pluginpb.Failure {
 	if x != nil {
 		return x.Failure
 	}
 	return nil
 }
 
-func (x *DescribeResponse) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *DescribeResponse) GetVersion() string {
-	if x != nil {
-		return x.Version
-	}
-	return ""
-}
-
-func (x *DescribeResponse) GetContract() string {
-	if x != nil {
-		return x.Contract
-	}
-	return ""
-}
-
-func (x *DescribeResponse) GetFacets() []string {
-	if x != nil {
-		return x.Facets
-	}
-	return nil
-}
-
-func (x *DescribeResponse) GetNeeds() []string {
-	if x != nil {
-		return x.Needs
-	}
-	return nil
-}
-
-func (x *DescribeResponse) GetLargestRecord() int64 {
-	if x != nil {
-		return x.LargestRecord
-	}
-	return 0
-}
-
-func (x *DescribeResponse) GetSchema() []byte {
-	if x != nil {
-		return x.Schema
-	}
-	return nil
-}
-
-func (x *DescribeResponse) GetCapabilities() *Capabilities {
+func (x *ProbeResponse) GetCapabilities() *Capabilities {
 	if x != nil {
 		return x.Capabilities
 	}
@@ -440,7 +232,7 @@ type Capabilities struct {
 
 func (x *Capabilities) Reset() {
 	*x = Capabilities{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -452,7 +244,7 @@ func (x *Capabilities) String() string {
 func (*Capabilities) ProtoMessage() {}
 
 func (x *Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -465,7 +257,7 @@ func (x *Capabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
 func (*Capabilities) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{5}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Capabilities) GetFacets() []string {
@@ -495,7 +287,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -507,7 +299,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -520,7 +312,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{6}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *OpenRequest) GetPlugin() string {
@@ -553,7 +345,7 @@ func (x *OpenRequest) GetSocketDir() string {
 
 type OpenResponse struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
-	Failure      *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure      *pluginpb.Failure      `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
 	Instance     uint64                 `protobuf:"varint,2,opt,name=instance,proto3" json:"instance,omitempty"`
 	Capabilities *Capabilities          `protobuf:"bytes,3,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// socket is the path of the data socket, nonce what a connection begins with.
@@ -565,7 +357,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +369,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,10 +382,10 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{7}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *OpenResponse) GetFailure() *Failure {
+func (x *OpenResponse) GetFailure() *pluginpb.Failure {
 	if x != nil {
 		return x.Failure
 	}
@@ -637,7 +429,7 @@ type StartRequest struct {
 
 func (x *StartRequest) Reset() {
 	*x = StartRequest{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +441,7 @@ func (x *StartRequest) String() string {
 func (*StartRequest) ProtoMessage() {}
 
 func (x *StartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +454,7 @@ func (x *StartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRequest.ProtoReflect.Descriptor instead.
 func (*StartRequest) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{8}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StartRequest) GetInstance() uint64 {
@@ -674,7 +466,7 @@ func (x *StartRequest) GetInstance() uint64 {
 
 type StartResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure       *pluginpb.Failure      `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
 	State         *LogState              `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -682,7 +474,7 @@ type StartResponse struct {
 
 func (x *StartResponse) Reset() {
 	*x = StartResponse{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -694,7 +486,7 @@ func (x *StartResponse) String() string {
 func (*StartResponse) ProtoMessage() {}
 
 func (x *StartResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -707,10 +499,10 @@ func (x *StartResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartResponse.ProtoReflect.Descriptor instead.
 func (*StartResponse) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{9}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *StartResponse) GetFailure() *Failure {
+func (x *StartResponse) GetFailure() *pluginpb.Failure {
 	if x != nil {
 		return x.Failure
 	}
@@ -733,7 +525,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +537,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +550,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{10}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ShutdownRequest) GetInstance() uint64 {
@@ -770,14 +562,14 @@ func (x *ShutdownRequest) GetInstance() uint64 {
 
 type ShutdownResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure       *pluginpb.Failure      `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +581,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,10 +594,10 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{11}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *ShutdownResponse) GetFailure() *Failure {
+func (x *ShutdownResponse) GetFailure() *pluginpb.Failure {
 	if x != nil {
 		return x.Failure
 	}
@@ -821,7 +613,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +625,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +638,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{12}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StateRequest) GetInstance() uint64 {
@@ -858,7 +650,7 @@ func (x *StateRequest) GetInstance() uint64 {
 
 type StateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure       *pluginpb.Failure      `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
 	State         *LogState              `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -866,7 +658,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +670,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,10 +683,10 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{13}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *StateResponse) GetFailure() *Failure {
+func (x *StateResponse) GetFailure() *pluginpb.Failure {
 	if x != nil {
 		return x.Failure
 	}
@@ -926,7 +718,7 @@ type LogState struct {
 
 func (x *LogState) Reset() {
 	*x = LogState{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +730,7 @@ func (x *LogState) String() string {
 func (*LogState) ProtoMessage() {}
 
 func (x *LogState) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +743,7 @@ func (x *LogState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogState.ProtoReflect.Descriptor instead.
 func (*LogState) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{14}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LogState) GetVersion() uint64 {
@@ -1029,7 +821,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +833,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +846,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{15}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Damage) GetFrom() int64 {
@@ -1094,7 +886,7 @@ type SegmentsRequest struct {
 
 func (x *SegmentsRequest) Reset() {
 	*x = SegmentsRequest{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1106,7 +898,7 @@ func (x *SegmentsRequest) String() string {
 func (*SegmentsRequest) ProtoMessage() {}
 
 func (x *SegmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1119,7 +911,7 @@ func (x *SegmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentsRequest.ProtoReflect.Descriptor instead.
 func (*SegmentsRequest) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{16}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SegmentsRequest) GetInstance() uint64 {
@@ -1131,7 +923,7 @@ func (x *SegmentsRequest) GetInstance() uint64 {
 
 type SegmentsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure       *pluginpb.Failure      `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
 	Segments      []*Segment             `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1139,7 +931,7 @@ type SegmentsResponse struct {
 
 func (x *SegmentsResponse) Reset() {
 	*x = SegmentsResponse{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +943,7 @@ func (x *SegmentsResponse) String() string {
 func (*SegmentsResponse) ProtoMessage() {}
 
 func (x *SegmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,10 +956,10 @@ func (x *SegmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentsResponse.ProtoReflect.Descriptor instead.
 func (*SegmentsResponse) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{17}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *SegmentsResponse) GetFailure() *Failure {
+func (x *SegmentsResponse) GetFailure() *pluginpb.Failure {
 	if x != nil {
 		return x.Failure
 	}
@@ -1194,7 +986,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1206,7 +998,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1219,7 +1011,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{18}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Segment) GetAt() int64 {
@@ -1271,7 +1063,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1075,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1088,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{19}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FindRequest) GetInstance() uint64 {
@@ -1343,7 +1135,7 @@ func (x *FindRequest) GetMax() int32 {
 
 type FindResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure       *pluginpb.Failure      `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
 	At            []int64                `protobuf:"varint,2,rep,packed,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1351,7 +1143,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1363,7 +1155,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_hardpoint_storage_v1_storage_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1376,10 +1168,10 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{20}
+	return file_hardpoint_storage_v1_storage_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *FindResponse) GetFailure() *Failure {
+func (x *FindResponse) GetFailure() *pluginpb.Failure {
 	if x != nil {
 		return x.Failure
 	}
@@ -1397,38 +1189,20 @@ var File_hardpoint_storage_v1_storage_proto protoreflect.FileDescriptor
 
 const file_hardpoint_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
-	"\"hardpoint/storage/v1/storage.proto\x12\x14hardpoint.storage.v1\"l\n" +
-	"\aFailure\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\x12\x14\n" +
-	"\x05codes\x18\x02 \x03(\rR\x05codes\x127\n" +
-	"\acorrupt\x18\x03 \x01(\v2\x1d.hardpoint.storage.v1.CorruptR\acorrupt\"c\n" +
-	"\aCorrupt\x12\x12\n" +
-	"\x04file\x18\x01 \x01(\tR\x04file\x12\x16\n" +
-	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05cause\x18\x04 \x01(\tR\x05cause\"\xca\x01\n" +
-	"\x06Params\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03dir\x18\x02 \x01(\tR\x03dir\x12\x18\n" +
-	"\asegment\x18\x03 \x01(\x03R\asegment\x12)\n" +
-	"\x10explicit_publish\x18\x04 \x01(\bR\x0fexplicitPublish\x12!\n" +
-	"\fdelay_levels\x18\x05 \x03(\x03R\vdelayLevels\x12\x15\n" +
-	"\x06log_id\x18\x06 \x01(\tR\x05logId\x12\x1b\n" +
-	"\tlog_level\x18\a \x01(\x05R\blogLevel\"w\n" +
-	"\x0fDescribeRequest\x12\x16\n" +
+	"\"hardpoint/storage/v1/storage.proto\x12\x14hardpoint.storage.v1\x1a hardpoint/plugin/v1/plugin.proto\"\xc2\x01\n" +
+	"\x06Params\x129\n" +
+	"\bsettings\x18\x01 \x01(\v2\x1d.hardpoint.plugin.v1.SettingsR\bsettings\x12\x18\n" +
+	"\asegment\x18\x02 \x01(\x03R\asegment\x12)\n" +
+	"\x10explicit_publish\x18\x03 \x01(\bR\x0fexplicitPublish\x12!\n" +
+	"\fdelay_levels\x18\x04 \x03(\x03R\vdelayLevels\x12\x15\n" +
+	"\x06log_id\x18\x05 \x01(\tR\x05logId\"t\n" +
+	"\fProbeRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\x124\n" +
-	"\x06params\x18\x03 \x01(\v2\x1c.hardpoint.storage.v1.ParamsR\x06params\"\xca\x02\n" +
-	"\x10DescribeResponse\x127\n" +
-	"\afailure\x18\x01 \x01(\v2\x1d.hardpoint.storage.v1.FailureR\afailure\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\tR\aversion\x12\x1a\n" +
-	"\bcontract\x18\x04 \x01(\tR\bcontract\x12\x16\n" +
-	"\x06facets\x18\x05 \x03(\tR\x06facets\x12\x14\n" +
-	"\x05needs\x18\x06 \x03(\tR\x05needs\x12%\n" +
-	"\x0elargest_record\x18\a \x01(\x03R\rlargestRecord\x12\x16\n" +
-	"\x06schema\x18\b \x01(\fR\x06schema\x12F\n" +
-	"\fcapabilities\x18\t \x01(\v2\".hardpoint.storage.v1.CapabilitiesR\fcapabilities\"\\\n" +
+	"\x06params\x18\x03 \x01(\v2\x1c.hardpoint.storage.v1.ParamsR\x06params\"\x8f\x01\n" +
+	"\rProbeResponse\x126\n" +
+	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\x12F\n" +
+	"\fcapabilities\x18\x02 \x01(\v2\".hardpoint.storage.v1.CapabilitiesR\fcapabilities\"\\\n" +
 	"\fCapabilities\x12\x16\n" +
 	"\x06facets\x18\x01 \x03(\tR\x06facets\x124\n" +
 	"\x16survives_process_death\x18\x02 \x01(\bR\x14survivesProcessDeath\"\x92\x01\n" +
@@ -1437,26 +1211,26 @@ const file_hardpoint_storage_v1_storage_proto_rawDesc = "" +
 	"\x06config\x18\x02 \x01(\fR\x06config\x124\n" +
 	"\x06params\x18\x03 \x01(\v2\x1c.hardpoint.storage.v1.ParamsR\x06params\x12\x1d\n" +
 	"\n" +
-	"socket_dir\x18\x04 \x01(\tR\tsocketDir\"\xd9\x01\n" +
-	"\fOpenResponse\x127\n" +
-	"\afailure\x18\x01 \x01(\v2\x1d.hardpoint.storage.v1.FailureR\afailure\x12\x1a\n" +
+	"socket_dir\x18\x04 \x01(\tR\tsocketDir\"\xd8\x01\n" +
+	"\fOpenResponse\x126\n" +
+	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\x04R\binstance\x12F\n" +
 	"\fcapabilities\x18\x03 \x01(\v2\".hardpoint.storage.v1.CapabilitiesR\fcapabilities\x12\x16\n" +
 	"\x06socket\x18\x04 \x01(\tR\x06socket\x12\x14\n" +
 	"\x05nonce\x18\x05 \x01(\fR\x05nonce\"*\n" +
 	"\fStartRequest\x12\x1a\n" +
-	"\binstance\x18\x01 \x01(\x04R\binstance\"~\n" +
-	"\rStartResponse\x127\n" +
-	"\afailure\x18\x01 \x01(\v2\x1d.hardpoint.storage.v1.FailureR\afailure\x124\n" +
+	"\binstance\x18\x01 \x01(\x04R\binstance\"}\n" +
+	"\rStartResponse\x126\n" +
+	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\x124\n" +
 	"\x05state\x18\x02 \x01(\v2\x1e.hardpoint.storage.v1.LogStateR\x05state\"-\n" +
 	"\x0fShutdownRequest\x12\x1a\n" +
-	"\binstance\x18\x01 \x01(\x04R\binstance\"K\n" +
-	"\x10ShutdownResponse\x127\n" +
-	"\afailure\x18\x01 \x01(\v2\x1d.hardpoint.storage.v1.FailureR\afailure\"*\n" +
+	"\binstance\x18\x01 \x01(\x04R\binstance\"J\n" +
+	"\x10ShutdownResponse\x126\n" +
+	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\"*\n" +
 	"\fStateRequest\x12\x1a\n" +
-	"\binstance\x18\x01 \x01(\x04R\binstance\"~\n" +
-	"\rStateResponse\x127\n" +
-	"\afailure\x18\x01 \x01(\v2\x1d.hardpoint.storage.v1.FailureR\afailure\x124\n" +
+	"\binstance\x18\x01 \x01(\x04R\binstance\"}\n" +
+	"\rStateResponse\x126\n" +
+	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\x124\n" +
 	"\x05state\x18\x02 \x01(\v2\x1e.hardpoint.storage.v1.LogStateR\x05state\"\x97\x02\n" +
 	"\bLogState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x15\n" +
@@ -1474,9 +1248,9 @@ const file_hardpoint_storage_v1_storage_proto_rawDesc = "" +
 	"\x04file\x18\x03 \x01(\tR\x04file\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"-\n" +
 	"\x0fSegmentsRequest\x12\x1a\n" +
-	"\binstance\x18\x01 \x01(\x04R\binstance\"\x86\x01\n" +
-	"\x10SegmentsResponse\x127\n" +
-	"\afailure\x18\x01 \x01(\v2\x1d.hardpoint.storage.v1.FailureR\afailure\x129\n" +
+	"\binstance\x18\x01 \x01(\x04R\binstance\"\x85\x01\n" +
+	"\x10SegmentsResponse\x126\n" +
+	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\x129\n" +
 	"\bsegments\x18\x02 \x03(\v2\x1d.hardpoint.storage.v1.SegmentR\bsegments\"\x99\x01\n" +
 	"\aSegment\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x14\n" +
@@ -1490,12 +1264,12 @@ const file_hardpoint_storage_v1_storage_proto_rawDesc = "" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x12\n" +
 	"\x04from\x18\x04 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x05 \x01(\x03R\x02to\x12\x10\n" +
-	"\x03max\x18\x06 \x01(\x05R\x03max\"W\n" +
-	"\fFindResponse\x127\n" +
-	"\afailure\x18\x01 \x01(\v2\x1d.hardpoint.storage.v1.FailureR\afailure\x12\x0e\n" +
-	"\x02at\x18\x02 \x03(\x03R\x02at2\xdc\x04\n" +
-	"\aStorage\x12Y\n" +
-	"\bDescribe\x12%.hardpoint.storage.v1.DescribeRequest\x1a&.hardpoint.storage.v1.DescribeResponse\x12M\n" +
+	"\x03max\x18\x06 \x01(\x05R\x03max\"V\n" +
+	"\fFindResponse\x126\n" +
+	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\x12\x0e\n" +
+	"\x02at\x18\x02 \x03(\x03R\x02at2\xd3\x04\n" +
+	"\aStorage\x12P\n" +
+	"\x05Probe\x12\".hardpoint.storage.v1.ProbeRequest\x1a#.hardpoint.storage.v1.ProbeResponse\x12M\n" +
 	"\x04Open\x12!.hardpoint.storage.v1.OpenRequest\x1a\".hardpoint.storage.v1.OpenResponse\x12P\n" +
 	"\x05Start\x12\".hardpoint.storage.v1.StartRequest\x1a#.hardpoint.storage.v1.StartResponse\x12Y\n" +
 	"\bShutdown\x12%.hardpoint.storage.v1.ShutdownRequest\x1a&.hardpoint.storage.v1.ShutdownResponse\x12P\n" +
@@ -1515,61 +1289,61 @@ func file_hardpoint_storage_v1_storage_proto_rawDescGZIP() []byte {
 	return file_hardpoint_storage_v1_storage_proto_rawDescData
 }
 
-var file_hardpoint_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_hardpoint_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_hardpoint_storage_v1_storage_proto_goTypes = []any{
-	(*Failure)(nil),          // 0: hardpoint.storage.v1.Failure
-	(*Corrupt)(nil),          // 1: hardpoint.storage.v1.Corrupt
-	(*Params)(nil),           // 2: hardpoint.storage.v1.Params
-	(*DescribeRequest)(nil),  // 3: hardpoint.storage.v1.DescribeRequest
-	(*DescribeResponse)(nil), // 4: hardpoint.storage.v1.DescribeResponse
-	(*Capabilities)(nil),     // 5: hardpoint.storage.v1.Capabilities
-	(*OpenRequest)(nil),      // 6: hardpoint.storage.v1.OpenRequest
-	(*OpenResponse)(nil),     // 7: hardpoint.storage.v1.OpenResponse
-	(*StartRequest)(nil),     // 8: hardpoint.storage.v1.StartRequest
-	(*StartResponse)(nil),    // 9: hardpoint.storage.v1.StartResponse
-	(*ShutdownRequest)(nil),  // 10: hardpoint.storage.v1.ShutdownRequest
-	(*ShutdownResponse)(nil), // 11: hardpoint.storage.v1.ShutdownResponse
-	(*StateRequest)(nil),     // 12: hardpoint.storage.v1.StateRequest
-	(*StateResponse)(nil),    // 13: hardpoint.storage.v1.StateResponse
-	(*LogState)(nil),         // 14: hardpoint.storage.v1.LogState
-	(*Damage)(nil),           // 15: hardpoint.storage.v1.Damage
-	(*SegmentsRequest)(nil),  // 16: hardpoint.storage.v1.SegmentsRequest
-	(*SegmentsResponse)(nil), // 17: hardpoint.storage.v1.SegmentsResponse
-	(*Segment)(nil),          // 18: hardpoint.storage.v1.Segment
-	(*FindRequest)(nil),      // 19: hardpoint.storage.v1.FindRequest
-	(*FindResponse)(nil),     // 20: hardpoint.storage.v1.FindResponse
+	(*Params)(nil),            // 0: hardpoint.storage.v1.Params
+	(*ProbeRequest)(nil),      // 1: hardpoint.storage.v1.ProbeRequest
+	(*ProbeResponse)(nil),     // 2: hardpoint.storage.v1.ProbeResponse
+	(*Capabilities)(nil),      // 3: hardpoint.storage.v1.Capabilities
+	(*OpenRequest)(nil),       // 4: hardpoint.storage.v1.OpenRequest
+	(*OpenResponse)(nil),      // 5: hardpoint.storage.v1.OpenResponse
+	(*StartRequest)(nil),      // 6: hardpoint.storage.v1.StartRequest
+	(*StartResponse)(nil),     // 7: hardpoint.storage.v1.StartResponse
+	(*ShutdownRequest)(nil),   // 8: hardpoint.storage.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),  // 9: hardpoint.storage.v1.ShutdownResponse
+	(*StateRequest)(nil),      // 10: hardpoint.storage.v1.StateRequest
+	(*StateResponse)(nil),     // 11: hardpoint.storage.v1.StateResponse
+	(*LogState)(nil),          // 12: hardpoint.storage.v1.LogState
+	(*Damage)(nil),            // 13: hardpoint.storage.v1.Damage
+	(*SegmentsRequest)(nil),   // 14: hardpoint.storage.v1.SegmentsRequest
+	(*SegmentsResponse)(nil),  // 15: hardpoint.storage.v1.SegmentsResponse
+	(*Segment)(nil),           // 16: hardpoint.storage.v1.Segment
+	(*FindRequest)(nil),       // 17: hardpoint.storage.v1.FindRequest
+	(*FindResponse)(nil),      // 18: hardpoint.storage.v1.FindResponse
+	(*pluginpb.Settings)(nil), // 19: hardpoint.plugin.v1.Settings
+	(*pluginpb.Failure)(nil),  // 20: hardpoint.plugin.v1.Failure
 }
 var file_hardpoint_storage_v1_storage_proto_depIdxs = []int32{
-	1,  // 0: hardpoint.storage.v1.Failure.corrupt:type_name -> hardpoint.storage.v1.Corrupt
-	2,  // 1: hardpoint.storage.v1.DescribeRequest.params:type_name -> hardpoint.storage.v1.Params
-	0,  // 2: hardpoint.storage.v1.DescribeResponse.failure:type_name -> hardpoint.storage.v1.Failure
-	5,  // 3: hardpoint.storage.v1.DescribeResponse.capabilities:type_name -> hardpoint.storage.v1.Capabilities
-	2,  // 4: hardpoint.storage.v1.OpenRequest.params:type_name -> hardpoint.storage.v1.Params
-	0,  // 5: hardpoint.storage.v1.OpenResponse.failure:type_name -> hardpoint.storage.v1.Failure
-	5,  // 6: hardpoint.storage.v1.OpenResponse.capabilities:type_name -> hardpoint.storage.v1.Capabilities
-	0,  // 7: hardpoint.storage.v1.StartResponse.failure:type_name -> hardpoint.storage.v1.Failure
-	14, // 8: hardpoint.storage.v1.StartResponse.state:type_name -> hardpoint.storage.v1.LogState
-	0,  // 9: hardpoint.storage.v1.ShutdownResponse.failure:type_name -> hardpoint.storage.v1.Failure
-	0,  // 10: hardpoint.storage.v1.StateResponse.failure:type_name -> hardpoint.storage.v1.Failure
-	14, // 11: hardpoint.storage.v1.StateResponse.state:type_name -> hardpoint.storage.v1.LogState
-	15, // 12: hardpoint.storage.v1.LogState.damaged:type_name -> hardpoint.storage.v1.Damage
-	0,  // 13: hardpoint.storage.v1.SegmentsResponse.failure:type_name -> hardpoint.storage.v1.Failure
-	18, // 14: hardpoint.storage.v1.SegmentsResponse.segments:type_name -> hardpoint.storage.v1.Segment
-	0,  // 15: hardpoint.storage.v1.FindResponse.failure:type_name -> hardpoint.storage.v1.Failure
-	3,  // 16: hardpoint.storage.v1.Storage.Describe:input_type -> hardpoint.storage.v1.DescribeRequest
-	6,  // 17: hardpoint.storage.v1.Storage.Open:input_type -> hardpoint.storage.v1.OpenRequest
-	8,  // 18: hardpoint.storage.v1.Storage.Start:input_type -> hardpoint.storage.v1.StartRequest
-	10, // 19: hardpoint.storage.v1.Storage.Shutdown:input_type -> hardpoint.storage.v1.ShutdownRequest
-	12, // 20: hardpoint.storage.v1.Storage.State:input_type -> hardpoint.storage.v1.StateRequest
-	16, // 21: hardpoint.storage.v1.Storage.Segments:input_type -> hardpoint.storage.v1.SegmentsRequest
-	19, // 22: hardpoint.storage.v1.Storage.Find:input_type -> hardpoint.storage.v1.FindRequest
-	4,  // 23: hardpoint.storage.v1.Storage.Describe:output_type -> hardpoint.storage.v1.DescribeResponse
-	7,  // 24: hardpoint.storage.v1.Storage.Open:output_type -> hardpoint.storage.v1.OpenResponse
-	9,  // 25: hardpoint.storage.v1.Storage.Start:output_type -> hardpoint.storage.v1.StartResponse
-	11, // 26: hardpoint.storage.v1.Storage.Shutdown:output_type -> hardpoint.storage.v1.ShutdownResponse
-	13, // 27: hardpoint.storage.v1.Storage.State:output_type -> hardpoint.storage.v1.StateResponse
-	17, // 28: hardpoint.storage.v1.Storage.Segments:output_type -> hardpoint.storage.v1.SegmentsResponse
-	20, // 29: hardpoint.storage.v1.Storage.Find:output_type -> hardpoint.storage.v1.FindResponse
+	19, // 0: hardpoint.storage.v1.Params.settings:type_name -> hardpoint.plugin.v1.Settings
+	0,  // 1: hardpoint.storage.v1.ProbeRequest.params:type_name -> hardpoint.storage.v1.Params
+	20, // 2: hardpoint.storage.v1.ProbeResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	3,  // 3: hardpoint.storage.v1.ProbeResponse.capabilities:type_name -> hardpoint.storage.v1.Capabilities
+	0,  // 4: hardpoint.storage.v1.OpenRequest.params:type_name -> hardpoint.storage.v1.Params
+	20, // 5: hardpoint.storage.v1.OpenResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	3,  // 6: hardpoint.storage.v1.OpenResponse.capabilities:type_name -> hardpoint.storage.v1.Capabilities
+	20, // 7: hardpoint.storage.v1.StartResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	12, // 8: hardpoint.storage.v1.StartResponse.state:type_name -> hardpoint.storage.v1.LogState
+	20, // 9: hardpoint.storage.v1.ShutdownResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	20, // 10: hardpoint.storage.v1.StateResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	12, // 11: hardpoint.storage.v1.StateResponse.state:type_name -> hardpoint.storage.v1.LogState
+	13, // 12: hardpoint.storage.v1.LogState.damaged:type_name -> hardpoint.storage.v1.Damage
+	20, // 13: hardpoint.storage.v1.SegmentsResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	16, // 14: hardpoint.storage.v1.SegmentsResponse.segments:type_name -> hardpoint.storage.v1.Segment
+	20, // 15: hardpoint.storage.v1.FindResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	1,  // 16: hardpoint.storage.v1.Storage.Probe:input_type -> hardpoint.storage.v1.ProbeRequest
+	4,  // 17: hardpoint.storage.v1.Storage.Open:input_type -> hardpoint.storage.v1.OpenRequest
+	6,  // 18: hardpoint.storage.v1.Storage.Start:input_type -> hardpoint.storage.v1.StartRequest
+	8,  // 19: hardpoint.storage.v1.Storage.Shutdown:input_type -> hardpoint.storage.v1.ShutdownRequest
+	10, // 20: hardpoint.storage.v1.Storage.State:input_type -> hardpoint.storage.v1.StateRequest
+	14, // 21: hardpoint.storage.v1.Storage.Segments:input_type -> hardpoint.storage.v1.SegmentsRequest
+	17, // 22: hardpoint.storage.v1.Storage.Find:input_type -> hardpoint.storage.v1.FindRequest
+	2,  // 23: hardpoint.storage.v1.Storage.Probe:output_type -> hardpoint.storage.v1.ProbeResponse
+	5,  // 24: hardpoint.storage.v1.Storage.Open:output_type -> hardpoint.storage.v1.OpenResponse
+	7,  // 25: hardpoint.storage.v1.Storage.Start:output_type -> hardpoint.storage.v1.StartResponse
+	9,  // 26: hardpoint.storage.v1.Storage.Shutdown:output_type -> hardpoint.storage.v1.ShutdownResponse
+	11, // 27: hardpoint.storage.v1.Storage.State:output_type -> hardpoint.storage.v1.StateResponse
+	15, // 28: hardpoint.storage.v1.Storage.Segments:output_type -> hardpoint.storage.v1.SegmentsResponse
+	18, // 29: hardpoint.storage.v1.Storage.Find:output_type -> hardpoint.storage.v1.FindResponse
 	23, // [23:30] is the sub-list for method output_type
 	16, // [16:23] is the sub-list for method input_type
 	16, // [16:16] is the sub-list for extension type_name
@@ -1588,7 +1362,7 @@ func file_hardpoint_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hardpoint_storage_v1_storage_proto_rawDesc), len(file_hardpoint_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

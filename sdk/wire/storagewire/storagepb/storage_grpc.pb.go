@@ -25,7 +25,7 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Storage_Describe_FullMethodName = "/hardpoint.storage.v1.Storage/Describe"
+	Storage_Probe_FullMethodName    = "/hardpoint.storage.v1.Storage/Probe"
 	Storage_Open_FullMethodName     = "/hardpoint.storage.v1.Storage/Open"
 	Storage_Start_FullMethodName    = "/hardpoint.storage.v1.Storage/Start"
 	Storage_Shutdown_FullMethodName = "/hardpoint.storage.v1.Storage/Shutdown"
@@ -38,9 +38,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type StorageClient interface {
-	// Describe checks a configuration and tells what an instance would offer. It
-	// opens nothing.
-	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*DescribeResponse, error)
+	// Probe makes an instance and drops it, to tell what it offers. It opens
+	// nothing.
+	Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeResponse, error)
 	// Open makes an instance that is not started, and a listener for its data
 	// sockets.
 	Open(ctx context.Context, in *OpenRequest, opts ...grpc.CallOption) (*OpenResponse, error)
@@ -65,10 +65,10 @@ func NewStorageClient(cc grpc.ClientConnInterface) StorageClient {
 	return &storageClient{cc}
 }
 
-func (c *storageClient) Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*DescribeResponse, error) {
+func (c *storageClient) Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(DescribeResponse)
-	err := c.cc.Invoke(ctx, Storage_Describe_FullMethodName, in, out, cOpts...)
+	out := new(ProbeResponse)
+	err := c.cc.Invoke(ctx, Storage_Probe_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -139,9 +139,9 @@ func (c *storageClient) Find(ctx context.Context, in *FindRequest, opts ...grpc.
 // All implementations must embed UnimplementedStorageServer
 // for forward compatibility.
 type StorageServer interface {
-	// Describe checks a configuration and tells what an instance would offer. It
-	// opens nothing.
-	Describe(context.Context, *DescribeRequest) (*DescribeResponse, error)
+	// Probe makes an instance and drops it, to tell what it offers. It opens
+	// nothing.
+	Probe(context.Context, *ProbeRequest) (*ProbeResponse, error)
 	// Open makes an instance that is not started, and a listener for its data
 	// sockets.
 	Open(context.Context, *OpenRequest) (*OpenResponse, error)
@@ -166,8 +166,8 @@ type StorageServer interface {
 // pointer dereference when methods are called.
 type UnimplementedStorageServer struct{}
 
-func (UnimplementedStorageServer) Describe(context.Context, *DescribeRequest) (*DescribeResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Describe not implemented")
+func (UnimplementedStorageServer) Probe(context.Context, *ProbeRequest) (*ProbeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Probe not implemented")
 }
 func (UnimplementedStorageServer) Open(context.Context, *OpenRequest) (*OpenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Open not implemented")
@@ -208,20 +208,20 @@ func RegisterStorageServer(s grpc.ServiceRegistrar, srv StorageServer) {
 	s.RegisterService(&Storage_ServiceDesc, srv)
 }
 
-func _Storage_Describe_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(DescribeRequest)
+func _Storage_Probe_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProbeRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(StorageServer).Describe(ctx, in)
+		return srv.(StorageServer).Probe(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Storage_Describe_FullMethodName,
+		FullMethod: Storage_Probe_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(StorageServer).Describe(ctx, req.(*DescribeRequest))
+		return srv.(StorageServer).Probe(ctx, req.(*ProbeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -342,8 +342,8 @@ var Storage_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*StorageServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "Describe",
-			Handler:    _Storage_Describe_Handler,
+			MethodName: "Probe",
+			Handler:    _Storage_Probe_Handler,
 		},
 		{
 			MethodName: "Open",

@@ -1,4 +1,4 @@
-package storagewire
+package wire
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
-	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
+	"github.com/hardpointmq/hardpoint/sdk/wire/pluginpb"
 )
 
 // exported lists the sentinels that the source of a package declares.
@@ -52,7 +52,10 @@ func exported(t *testing.T, name, dir string) (out []string) {
 
 // TestEverySentinelHasACode fails for a sentinel that is new.
 func TestEverySentinelHasACode(t *testing.T) {
-	want := append(exported(t, "storage", "../../../core/storage"), exported(t, "plugin", "../../../core/plugin")...)
+	var want []string
+	for _, name := range []string{"storage", "plugin", "allocate", "replication", "transport"} {
+		want = append(want, exported(t, name, "../../core/"+name)...)
+	}
 	want = append(want, "context.Canceled", "context.DeadlineExceeded")
 	var got []string
 	codes := map[uint32]string{}
@@ -67,9 +70,11 @@ func TestEverySentinelHasACode(t *testing.T) {
 // cross sends an error to the other side.
 func cross(t *testing.T, err error) error {
 	t.Helper()
-	b, fault := readFailure(putProto(nil, toFailure(err)))
+	b, fault := proto.Marshal(ToFailure(err))
 	require.NoError(t, fault)
-	return b
+	var f pluginpb.Failure
+	require.NoError(t, proto.Unmarshal(b, &f))
+	return FromFailure(&f)
 }
 
 func TestErrorsKeepTheirIdentity(t *testing.T) {
@@ -94,15 +99,11 @@ func TestErrorsKeepTheirIdentity(t *testing.T) {
 
 	plain := cross(t, errors.New("no such device"))
 	require.EqualError(t, plain, "no such device")
-	require.Nil(t, toFailure(nil))
-	require.NoError(t, fromFailure(nil))
-	require.Error(t, cross(t, errors.New("not UTF-8: \xff")))
+	require.Nil(t, ToFailure(nil))
+	require.NoError(t, FromFailure(nil))
+	require.EqualError(t, cross(t, errors.New("not UTF-8: \xff")), "not UTF-8: \ufffd")
 	// A code of a newer plugin is text.
-	b, err := proto.Marshal(&storagepb.Failure{Text: "new", Codes: []uint32{9999}})
-	require.NoError(t, err)
-	got, err = readFailure(b)
-	require.NoError(t, err)
-	require.EqualError(t, got, "new")
+	require.EqualError(t, FromFailure(&pluginpb.Failure{Text: "new", Codes: []uint32{9999}}), "new")
 }
 
 func TestErrorsOfCalls(t *testing.T) {
@@ -119,8 +120,8 @@ func TestErrorsOfCalls(t *testing.T) {
 		{t.Context(), status.Error(codes.DeadlineExceeded, "late"), context.DeadlineExceeded},
 		{ended, status.Error(codes.Canceled, "cancelled"), context.Canceled},
 	} {
-		require.ErrorIs(t, fromRPC(c.ctx, c.err, nil), c.want)
+		require.ErrorIs(t, FromRPC(c.ctx, c.err, nil), c.want)
 	}
-	require.ErrorIs(t, fromRPC(t.Context(), nil, toFailure(storage.ErrIdentity)), storage.ErrIdentity)
-	require.NoError(t, fromRPC(t.Context(), nil, nil))
+	require.ErrorIs(t, FromRPC(t.Context(), nil, ToFailure(storage.ErrIdentity)), storage.ErrIdentity)
+	require.NoError(t, FromRPC(t.Context(), nil, nil))
 }

@@ -1,15 +1,19 @@
-package storagewire
+package wire
 
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hardpointmq/hardpoint/core/allocate"
 	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
-	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
+	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/sdk/wire/pluginpb"
 )
 
 // sentinel is an error whose identity crosses. Codes are part of the wire: they
@@ -34,6 +38,17 @@ func sentinels() []sentinel {
 		{10, "storage.ErrOrder", storage.ErrOrder},
 		{32, "plugin.ErrUnavailable", plugin.ErrUnavailable},
 		{33, "plugin.ErrConfig", plugin.ErrConfig},
+		{96, "allocate.ErrRequest", allocate.ErrRequest},
+		{128, "replication.ErrNotLeader", replication.ErrNotLeader},
+		{129, "replication.ErrFenced", replication.ErrFenced},
+		{130, "replication.ErrBusy", replication.ErrBusy},
+		{131, "replication.ErrReadOnly", replication.ErrReadOnly},
+		{132, "replication.ErrNotRunning", replication.ErrNotRunning},
+		{160, "transport.ErrClosed", transport.ErrClosed},
+		{161, "transport.ErrSlow", transport.ErrSlow},
+		{162, "transport.ErrLimit", transport.ErrLimit},
+		{163, "transport.ErrNotRunning", transport.ErrNotRunning},
+		{164, "transport.ErrIdle", transport.ErrIdle},
 		{64, "context.Canceled", context.Canceled},
 		{65, "context.DeadlineExceeded", context.DeadlineExceeded},
 	}
@@ -49,12 +64,12 @@ type remoteError struct {
 func (e *remoteError) Error() string   { return e.text }
 func (e *remoteError) Unwrap() []error { return e.wraps }
 
-// toFailure gives nil for a nil error.
-func toFailure(err error) *storagepb.Failure {
+// ToFailure is an error as it crosses; it gives nil for a nil error.
+func ToFailure(err error) *pluginpb.Failure {
 	if err == nil {
 		return nil
 	}
-	f := &storagepb.Failure{Text: err.Error()}
+	f := &pluginpb.Failure{Text: valid(err.Error())}
 	for _, s := range sentinels() {
 		if errors.Is(err, s.err) {
 			f.Codes = append(f.Codes, s.code)
@@ -62,16 +77,20 @@ func toFailure(err error) *storagepb.Failure {
 	}
 	var c *storage.CorruptError
 	if errors.As(err, &c) {
-		f.Corrupt = &storagepb.Corrupt{File: c.File, Offset: c.Offset, Reason: c.Reason}
+		f.Corrupt = &pluginpb.Corrupt{File: valid(c.File), Offset: c.Offset, Reason: valid(c.Reason)}
 		if c.Err != nil {
-			f.Corrupt.Cause = c.Err.Error()
+			f.Corrupt.Cause = valid(c.Err.Error())
 		}
 	}
 	return f
 }
 
-// fromFailure gives nil for nil.
-func fromFailure(f *storagepb.Failure) error {
+// valid makes text of what may be none: proto refuses to carry it.
+func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+
+// FromFailure is the error that crossed: its text, and what it matches with
+// errors.Is and errors.As. It gives nil for nil.
+func FromFailure(f *pluginpb.Failure) error {
 	if f == nil {
 		return nil
 	}
@@ -93,9 +112,9 @@ func fromFailure(f *storagepb.Failure) error {
 	return e
 }
 
-// ofCall is the error of a plugin's answer to a call with ctx. When ctx is over
+// OfCall is the error of a plugin's answer to a call with ctx. When ctx is over
 // its reason counts: the plugin may only have been told that it is.
-func ofCall(ctx context.Context, err error) error {
+func OfCall(ctx context.Context, err error) error {
 	var e *remoteError
 	if ctx.Err() == nil || !errors.As(err, &e) || len(e.wraps) != 1 { // with more it says more
 		return err
@@ -106,11 +125,11 @@ func ofCall(ctx context.Context, err error) error {
 	return err
 }
 
-// fromRPC joins the error of a gRPC call with the one in its answer. A call that
+// FromRPC joins the error of a gRPC call with the one in its answer. A call that
 // did not reach the plugin, or lost it, is plugin.ErrUnavailable.
-func fromRPC(ctx context.Context, err error, f *storagepb.Failure) error {
+func FromRPC(ctx context.Context, err error, f *pluginpb.Failure) error {
 	if err == nil {
-		return ofCall(ctx, fromFailure(f))
+		return OfCall(ctx, FromFailure(f))
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()

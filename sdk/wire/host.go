@@ -1,0 +1,70 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"google.golang.org/grpc"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/sdk/wire/pluginpb"
+)
+
+// Launcher gives the process of a plugin, which it starts when there is none.
+// Safe for concurrent use.
+type Launcher interface {
+	// Acquire returns a running process; log, when not nil, gets its output.
+	// Errors match plugin.ErrUnavailable and say why the process did not start.
+	Acquire(ctx context.Context, log *slog.Logger) (Process, error)
+}
+
+// Process is a running plugin process.
+type Process interface {
+	// Conn is the control connection; the services of all kinds that the process
+	// serves are on it.
+	Conn() grpc.ClientConnInterface
+	// Gone is closed when the process has ended.
+	Gone() <-chan struct{}
+	// Cause says why the process is gone, as an error that matches
+	// plugin.ErrUnavailable. It waits a moment for the process to end.
+	Cause() error
+	// Release gives the process back, once per Acquire. Without other users it
+	// ends: at once, or, with linger, when it was not acquired for a while.
+	Release(linger bool)
+}
+
+// Describe asks the process of a plugin to check a configuration and to tell what
+// an instance would offer, and checks that both ends mean the same contract.
+func Describe(ctx context.Context, l Launcher, log *slog.Logger, kind, name, contract string, raw plugin.Raw) (plugin.Description, error) {
+	proc, err := l.Acquire(ctx, log)
+	if err != nil {
+		return plugin.Description{}, err
+	}
+	defer proc.Release(true)
+	r, err := pluginpb.NewPluginClient(proc.Conn()).Describe(ctx, &pluginpb.DescribeRequest{Kind: kind, Name: name, Config: raw})
+	if err = FromRPC(ctx, err, r.GetFailure()); err != nil {
+		return plugin.Description{}, err
+	}
+	d := r.GetDescription()
+	if d.GetContract() != contract {
+		return plugin.Description{}, fmt.Errorf("%w: %s plugin %q speaks contract %q, this host %q; take a plugin built for it",
+			plugin.ErrUnavailable, kind, name, d.GetContract(), contract)
+	}
+	return plugin.Description{
+		Name: d.GetName(), Version: d.GetVersion(), Contract: d.GetContract(), Facets: d.GetFacets(), Needs: d.GetNeeds(),
+		Publish: d.GetPublish(), LargestRecord: d.GetLargestRecord(), Schema: d.GetSchema(),
+	}, nil
+}
+
+// ToSettings is what crosses of Settings: the rest is made anew on the other side
+// ([Settings]).
+func ToSettings(s *plugin.Settings) *pluginpb.Settings {
+	out := &pluginpb.Settings{Name: s.Name, Dir: s.Dir, LogLevel: int32(slog.LevelError)}
+	for _, l := range []slog.Level{slog.LevelWarn, slog.LevelInfo, slog.LevelDebug} {
+		if s.Logger.Enabled(context.Background(), l) {
+			out.LogLevel = int32(l)
+		}
+	}
+	return out
+}
