@@ -5,6 +5,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 )
 
 // emitter numbers the events of a store, so that the host delivers them in
@@ -75,13 +76,13 @@ func (e *emitter) send(x *event) {
 	x.marks = e.i.marks()
 	if e.inside {
 		n := len(e.out)
-		e.out = putEvent(begin(e.out), x)
-		finish(e.out, n, kindEvent, e.seq, 0, 0)
+		e.out = putEvent(data.Begin(e.out), x)
+		data.Finish(e.out, n, kindEvent, e.seq, 0, 0)
 		return
 	}
-	b := putEvent(begin(nil), x)
-	finish(b, 0, kindEvent, e.seq, 0, 0)
-	_ = e.i.read.send(b) // a broken connection ends its reader, too
+	b := putEvent(data.Begin(nil), x)
+	data.Finish(b, 0, kindEvent, e.seq, 0, 0)
+	_ = e.i.read.Send(b) // a broken connection ends its reader, too
 }
 
 // events are what the store is given.

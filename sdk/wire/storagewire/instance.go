@@ -2,12 +2,10 @@ package storagewire
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,17 +13,12 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
-// A data connection begins with the nonce and its role.
-const (
-	nonceSize = 32
-	roleLog   = 'L'
-	roleRead  = 'R'
-	// helloTime bounds the beginning of a connection.
-	helloTime = 10 * time.Second
-)
+// roles are those of the data connections: log and read.
+const roles = "LR"
 
 // instance is one store with its two connections: calls that change the log come
 // over one and are done in order by its reader; all others come over the other
@@ -34,15 +27,14 @@ type instance struct {
 	store  storage.Store
 	caps   storage.Capabilities
 	logger *slog.Logger
-	ln     net.Listener
-	nonce  []byte
+	ln     *data.Listener
 
 	ctx    context.Context // ends with the instance
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	ready  chan struct{} // both connections are there
-	log    sender
-	read   sender
+	log    data.Sender
+	read   data.Sender
 
 	version struct {
 		sync.Mutex
@@ -65,27 +57,12 @@ func newInstance() *instance {
 
 // accept takes the two connections and serves them.
 func (i *instance) accept() {
-	defer i.ln.Close()
-	stop := context.AfterFunc(i.ctx, func() { _ = i.ln.Close() })
-	defer stop()
-	for i.log.conn == nil || i.read.conn == nil {
-		c, err := i.ln.Accept()
-		if err != nil {
-			return
-		}
-		role, err := i.hello(c)
-		switch {
-		case err == nil && role == roleLog && i.log.conn == nil:
-			i.log.conn = c
-		case err == nil && role == roleRead && i.read.conn == nil:
-			i.read.conn = c
-		default:
-			i.logger.Warn("a connection to the data socket was refused", "role", role, "error", err)
-			_ = c.Close()
-		}
+	conns, err := i.ln.Accept(i.ctx, i.logger, roles)
+	if err != nil {
+		return
 	}
-	for _, c := range []net.Conn{i.log.conn, i.read.conn} {
-		widen(c)
+	i.log.Conn, i.read.Conn = conns[0], conns[1]
+	for _, c := range conns {
 		i.tasks.Go(func() {
 			<-i.ctx.Done()
 			_ = c.Close()
@@ -94,29 +71,6 @@ func (i *instance) accept() {
 	close(i.ready)
 	i.tasks.Go(func() { i.serve("log", i.serveLog) })
 	i.tasks.Go(func() { i.serve("read", i.serveRead) })
-}
-
-func (i *instance) hello(c net.Conn) (byte, error) {
-	var b [nonceSize + 1]byte
-	if err := c.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
-		return 0, err
-	}
-	if _, err := io.ReadFull(c, b[:]); err != nil {
-		return 0, err
-	}
-	if subtle.ConstantTimeCompare(b[:nonceSize], i.nonce) != 1 {
-		return 0, errors.New("wrong nonce")
-	}
-	return b[nonceSize], c.SetReadDeadline(time.Time{})
-}
-
-// widen asks for socket buffers that hold a batch, so that its writer is not
-// woken for every part of it. The system may give less.
-func widen(c net.Conn) {
-	if u, ok := c.(*net.UnixConn); ok {
-		_ = u.SetWriteBuffer(1 << 20)
-		_ = u.SetReadBuffer(1 << 20)
-	}
 }
 
 // serve runs a reader. When it ends, so do both connections: the host must not
@@ -171,39 +125,39 @@ func (i *instance) state() *storagepb.LogState {
 
 // context makes that of a call; done ends it. Append and Publish wait for
 // nobody, so that cancelling them would change nothing.
-func (i *instance) context(h *head, onLog bool) (ctx context.Context, done func()) {
-	if h.timeout == 0 && (h.kind == kindAppend || h.kind == kindPublish) {
+func (i *instance) context(h *data.Head, onLog bool) (ctx context.Context, done func()) {
+	if h.Timeout == 0 && (h.Kind == kindAppend || h.Kind == kindPublish) {
 		return i.ctx, func() {}
 	}
 	var cancel context.CancelFunc
-	if h.timeout > 0 {
-		ctx, cancel = context.WithTimeout(i.ctx, time.Duration(h.timeout))
+	if h.Timeout > 0 {
+		ctx, cancel = context.WithTimeout(i.ctx, time.Duration(h.Timeout))
 	} else {
 		ctx, cancel = context.WithCancel(i.ctx)
 	}
 	i.calls.Lock()
 	defer i.calls.Unlock()
-	if onLog && i.calls.early == h.id {
+	if onLog && i.calls.early == h.ID {
 		cancel()
 	}
-	i.calls.cancels[h.id] = cancel
+	i.calls.cancels[h.ID] = cancel
 	return ctx, func() {
 		cancel()
 		i.calls.Lock()
-		delete(i.calls.cancels, h.id)
+		delete(i.calls.cancels, h.ID)
 		i.calls.Unlock()
 	}
 }
 
 // cancelCall ends the context of a call. One on the log connection may not have
 // arrived yet.
-func (i *instance) cancelCall(h *head) {
+func (i *instance) cancelCall(h *data.Head) {
 	i.calls.Lock()
 	defer i.calls.Unlock()
-	if cancel := i.calls.cancels[h.id]; cancel != nil {
+	if cancel := i.calls.cancels[h.ID]; cancel != nil {
 		cancel()
-	} else if h.timeout > 0 { // marks the log connection
-		i.calls.early = h.id
+	} else if h.Timeout > 0 { // marks the log connection
+		i.calls.early = h.ID
 	}
 }
 
@@ -234,17 +188,17 @@ func takeBatch() *lentBatch {
 
 // serveLog does the calls that change the log.
 func (i *instance) serveLog() error {
-	var topics topicReader
+	var topics data.TopicReader
 	var out []byte
-	in := newFrameReader(i.log.conn)
+	in := data.NewReader(i.log.Conn, kindEvent)
 	for {
-		h, body, err := in.next()
+		h, body, err := in.Next()
 		if err != nil {
 			return err
 		}
 		i.ev.begin(i, false)
 		var o outcome
-		if h.kind == kindAppend {
+		if h.Kind == kindAppend {
 			o.err, err = i.append(&h, body, &topics)
 		} else {
 			o.err, err = i.change(&h, body)
@@ -255,18 +209,18 @@ func (i *instance) serveLog() error {
 		}
 		o.marks = i.marks()
 		n := len(out)
-		out = putOutcome(begin(out), &o)
-		finish(out, n, kindDone, h.id, 0, 0)
-		if err := i.log.send(out); err != nil {
+		out = putOutcome(data.Begin(out), &o)
+		data.Finish(out, n, kindDone, h.ID, 0, 0)
+		if err := i.log.Send(out); err != nil {
 			return err
 		}
 	}
 }
 
 // append gives the store's error and that of the frame.
-func (i *instance) append(h *head, body []byte, topics *topicReader) (failed, err error) {
+func (i *instance) append(h *data.Head, body []byte, topics *data.TopicReader) (failed, err error) {
 	b := takeBatch()
-	if err := readBatch(body, topics, &b.Batch); err != nil {
+	if err := data.ReadBatch(body, topics, &b.Batch); err != nil {
 		b.free(nil)
 		return nil, err
 	}
@@ -275,30 +229,30 @@ func (i *instance) append(h *head, body []byte, topics *topicReader) (failed, er
 	return i.store.Append(ctx, &b.Batch), nil
 }
 
-func (i *instance) change(h *head, body []byte) (failed, err error) {
+func (i *instance) change(h *data.Head, body []byte) (failed, err error) {
 	ctx, done := i.context(h, true)
 	defer done()
-	d := decoder{b: body}
-	switch h.kind {
+	d := data.Decoder{B: body}
+	switch h.Kind {
 	case kindPublish, kindTruncate, kindExpire:
-		at := message.Position(d.int())
-		if err := d.done("a position"); err != nil {
+		at := message.Position(d.Int())
+		if err := d.Done("a position"); err != nil {
 			return nil, err
 		}
 		switch {
-		case h.kind == kindExpire && i.caps.Retention != nil:
+		case h.Kind == kindExpire && i.caps.Retention != nil:
 			return i.caps.Retention.Expire(ctx, at), nil
-		case h.kind == kindPublish && i.caps.RawLog != nil:
+		case h.Kind == kindPublish && i.caps.RawLog != nil:
 			return i.caps.RawLog.Publish(ctx, at), nil
-		case h.kind == kindTruncate && i.caps.RawLog != nil:
+		case h.Kind == kindTruncate && i.caps.RawLog != nil:
 			failed = i.caps.RawLog.Truncate(ctx, at)
 			i.ev.cut(failed == nil, at)
 			return failed, nil
 		}
 	case kindReset:
-		first := message.Position(d.int())
-		ends := readEnds(&d)
-		if err := d.done("Reset"); err != nil {
+		first := message.Position(d.Int())
+		ends := data.ReadEnds(&d)
+		if err := d.Done("Reset"); err != nil {
 			return nil, err
 		}
 		if i.caps.RawLog != nil {
@@ -307,8 +261,8 @@ func (i *instance) change(h *head, body []byte) (failed, err error) {
 			return failed, nil
 		}
 	case kindDrop:
-		ends := readEnds(&d)
-		if err := d.done("Drop"); err != nil {
+		ends := data.ReadEnds(&d)
+		if err := d.Done("Drop"); err != nil {
 			return nil, err
 		}
 		if i.caps.Retention != nil {
@@ -319,59 +273,59 @@ func (i *instance) change(h *head, body []byte) (failed, err error) {
 			return i.caps.Retention.Drop(ctx, queues), nil
 		}
 	default:
-		return nil, fmt.Errorf("%w: kind %d on the log connection", errFrame, h.kind)
+		return nil, fmt.Errorf("%w: kind %d on the log connection", data.ErrFrame, h.Kind)
 	}
 	return storage.ErrUnsupported, nil
 }
 
 // serveRead does all other calls, several at once.
 func (i *instance) serveRead() error {
-	in := newFrameReader(i.read.conn)
+	in := data.NewReader(i.read.Conn, kindEvent)
 	for {
-		h, body, err := in.next()
+		h, body, err := in.Next()
 		if err != nil {
 			return err
 		}
-		var do func(context.Context, head)
-		switch h.kind {
+		var do func(context.Context, data.Head)
+		switch h.Kind {
 		case kindCancel:
 			i.cancelCall(&h)
 			continue
 		case kindRead:
 			var r storage.ReadRequest
 			r, err = readReadRequest(body)
-			do = func(ctx context.Context, h head) {
+			do = func(ctx context.Context, h data.Head) {
 				i.chunk(h, r.Queue.Topic, func(c *storage.Chunk) error { return i.store.Read(ctx, r, c) })
 			}
 		case kindGet:
 			var at []message.Position
 			at, err = readPositions(body)
-			do = func(ctx context.Context, h head) {
+			do = func(ctx context.Context, h data.Head) {
 				i.chunk(h, "", func(c *storage.Chunk) error { return i.store.Get(ctx, at, c) })
 			}
 		case kindReadLog:
-			d := decoder{b: body}
-			from, most := message.Position(d.int()), d.int()
-			err = d.done("ReadLog")
-			do = func(ctx context.Context, h head) {
+			d := data.Decoder{B: body}
+			from, most := message.Position(d.Int()), d.Int()
+			err = d.Done("ReadLog")
+			do = func(ctx context.Context, h data.Head) {
 				i.chunk(h, "", func(c *storage.Chunk) error {
 					if i.caps.RawLog == nil {
 						return storage.ErrUnsupported
 					}
-					return i.caps.RawLog.ReadLog(ctx, from, int(min(most, maxFrame/2)), c)
+					return i.caps.RawLog.ReadLog(ctx, from, int(min(most, data.MaxFrame/2)), c)
 				})
 			}
 		case kindOffsets:
 			var q []storage.OffsetQuery
 			q, err = readQueries(body)
-			do = func(ctx context.Context, h head) { i.offsets(ctx, h, q) }
+			do = func(ctx context.Context, h data.Head) { i.offsets(ctx, h, q) }
 		case kindSync:
-			d := decoder{b: body}
-			end := message.Position(d.int())
-			err = d.done("Sync")
-			do = func(ctx context.Context, h head) { i.sync(ctx, h, end) }
+			d := data.Decoder{B: body}
+			end := message.Position(d.Int())
+			err = d.Done("Sync")
+			do = func(ctx context.Context, h data.Head) { i.sync(ctx, h, end) }
 		default:
-			err = fmt.Errorf("%w: kind %d on the read connection", errFrame, h.kind)
+			err = fmt.Errorf("%w: kind %d on the read connection", data.ErrFrame, h.Kind)
 		}
 		if err != nil {
 			return err
@@ -387,7 +341,7 @@ func (i *instance) serveRead() error {
 var chunks = sync.Pool{New: func() any { return new(storage.Chunk) }}
 
 // chunk answers with records; the store's own memory is what is written.
-func (i *instance) chunk(h head, topic string, fill func(*storage.Chunk) error) {
+func (i *instance) chunk(h data.Head, topic string, fill func(*storage.Chunk) error) {
 	c := chunks.Get().(*storage.Chunk)
 	defer func() {
 		c.Reset()
@@ -401,42 +355,42 @@ func (i *instance) chunk(h head, topic string, fill func(*storage.Chunk) error) 
 	for _, f := range c.Frags {
 		total += len(f)
 	}
-	out := takeBuffer()
-	defer giveBuffer(out)
-	*out = putChunk(begin((*out)[:0]), topic, c)
-	if len(*out)+total > maxFrame {
-		i.failed(h, fmt.Errorf("%w: an answer of %d bytes, at most %d cross to the host; ask for less", storage.ErrUnsupported, total, maxFrame))
+	out := data.TakeBuffer()
+	defer data.GiveBuffer(out)
+	*out = putChunk(data.Begin((*out)[:0]), topic, c)
+	if len(*out)+total > data.MaxFrame {
+		i.failed(h, fmt.Errorf("%w: an answer of %d bytes, at most %d cross to the host; ask for less", storage.ErrUnsupported, total, data.MaxFrame))
 		return
 	}
-	finish(*out, 0, kindDone, h.id, 0, total)
-	_ = i.read.send(*out, c.Frags...) // a broken connection ends the reader, too
+	data.Finish(*out, 0, kindDone, h.ID, 0, total)
+	_ = i.read.Send(*out, c.Frags...) // a broken connection ends the reader, too
 }
 
-func (i *instance) failed(h head, err error) {
-	out := putProto(begin(nil), wire.ToFailure(err))
-	finish(out, 0, kindFailed, h.id, 0, 0)
-	_ = i.read.send(out)
+func (i *instance) failed(h data.Head, err error) {
+	out := putProto(data.Begin(nil), wire.ToFailure(err))
+	data.Finish(out, 0, kindFailed, h.ID, 0, 0)
+	_ = i.read.Send(out)
 }
 
-func (i *instance) offsets(ctx context.Context, h head, q []storage.OffsetQuery) {
+func (i *instance) offsets(ctx context.Context, h data.Head, q []storage.OffsetQuery) {
 	var a storage.OffsetAnswers
 	if err := i.store.Offsets(ctx, q, &a); err != nil {
 		i.failed(h, err)
 		return
 	}
-	out := takeBuffer()
-	defer giveBuffer(out)
-	*out = putAnswers(begin((*out)[:0]), len(q) == 0, &a)
-	finish(*out, 0, kindDone, h.id, 0, 0)
-	_ = i.read.send(*out)
+	out := data.TakeBuffer()
+	defer data.GiveBuffer(out)
+	*out = putAnswers(data.Begin((*out)[:0]), len(q) == 0, &a)
+	data.Finish(*out, 0, kindDone, h.ID, 0, 0)
+	_ = i.read.Send(*out)
 }
 
-func (i *instance) sync(ctx context.Context, h head, end message.Position) {
+func (i *instance) sync(ctx context.Context, h data.Head, end message.Position) {
 	o := outcome{err: i.store.Sync(ctx, end)}
 	o.marks = i.marks()
-	out := takeBuffer()
-	defer giveBuffer(out)
-	*out = putOutcome(begin((*out)[:0]), &o)
-	finish(*out, 0, kindDone, h.id, 0, 0)
-	_ = i.read.send(*out)
+	out := data.TakeBuffer()
+	defer data.GiveBuffer(out)
+	*out = putOutcome(data.Begin((*out)[:0]), &o)
+	data.Finish(*out, 0, kindDone, h.ID, 0, 0)
+	_ = i.read.Send(*out)
 }

@@ -10,22 +10,21 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 )
 
 // logConn carries the calls that change the log, one at a time. The caller
 // itself writes the request and reads the answer: no goroutine is woken between.
 type logConn struct {
 	mu     sync.Mutex
-	send   sender
-	in     *frameReader
+	send   data.Sender
+	in     *data.Reader
 	out    []byte
-	topics topicWriter
+	topics data.TopicWriter
 }
 
 func (l *logConn) open(c net.Conn) {
-	if c != nil {
-		l.send.conn, l.in = c, newFrameReader(c)
-	}
+	l.send.Conn, l.in = c, data.NewReader(c, kindEvent)
 }
 
 // timeout is what remains of a context's time, 0 without a deadline.
@@ -57,7 +56,7 @@ func (s *store) Append(ctx context.Context, b *storage.Batch) error {
 	s.pend.Lock()
 	s.pend.list = append(s.pend.list, waiting{b.End(), b.Units, b})
 	s.pend.Unlock()
-	s.log.out = putBatch(begin(s.log.out[:0]), &s.log.topics, b)
+	s.log.out = data.PutBatch(data.Begin(s.log.out[:0]), &s.log.topics, b)
 	if err := s.exchange(kindAppend, s.last.Add(1), left, b.Buf); err != nil {
 		s.takeBack(b)
 		return err
@@ -82,37 +81,37 @@ func (s *store) takeBack(b *storage.Batch) {
 
 // exchange sends the request in log.out, followed by tail, and waits for the
 // answer; log.mu is held. Events that belong to the call have returned then.
-func (s *store) exchange(k kind, id uint64, left int64, tail []byte) error {
+func (s *store) exchange(k data.Kind, id uint64, left int64, tail []byte) error {
 	l := &s.log
-	finish(l.out, 0, k, id, left, len(tail))
+	data.Finish(l.out, 0, k, id, left, len(tail))
 	var err error
 	if len(tail) > 0 {
-		err = l.send.send(l.out, tail)
+		err = l.send.Send(l.out, tail)
 	} else {
-		err = l.send.send(l.out)
+		err = l.send.Send(l.out)
 	}
-	if cap(l.out) > keepSize {
+	if cap(l.out) > data.KeepSize {
 		l.out = nil
 	}
 	if err != nil {
 		return writeError(s.gone(err))
 	}
 	for {
-		h, body, err := l.in.next()
+		h, body, err := l.in.Next()
 		if err != nil {
 			return writeError(s.gone(err))
 		}
-		if h.kind == kindEvent {
+		if h.Kind == kindEvent {
 			e, err := readEvent(body)
 			if err != nil {
 				return writeError(s.gone(err))
 			}
-			s.event(h.id, &e)
+			s.event(h.ID, &e)
 			continue
 		}
 		o, err := readOutcome(body)
-		if err == nil && (h.kind != kindDone || h.id != id) {
-			err = fmt.Errorf("%w: answer %d of kind %d to call %d", errFrame, h.id, h.kind, id)
+		if err == nil && (h.Kind != kindDone || h.ID != id) {
+			err = fmt.Errorf("%w: answer %d of kind %d to call %d", data.ErrFrame, h.ID, h.Kind, id)
 		}
 		if err != nil {
 			return writeError(s.gone(err))
@@ -135,7 +134,7 @@ func (s *store) deliverOwn(seq uint64, upTo message.Position) {
 
 // change does a call whose body is in log.out; log.mu is held. When ctx ends,
 // the plugin is told, and what it says is the outcome.
-func (s *store) change(ctx context.Context, k kind) error {
+func (s *store) change(ctx context.Context, k data.Kind) error {
 	left, err := timeout(ctx)
 	if err != nil {
 		return err
@@ -154,8 +153,8 @@ type rawLog struct{ s *store }
 // ReadLog implements storage.RawLog.
 func (r rawLog) ReadLog(ctx context.Context, from message.Position, most int, c *storage.Chunk) error {
 	c.Reset()
-	out := takeBuffer()
-	*out = putInt(putInt(begin((*out)[:0]), from), int64(most))
+	out := data.TakeBuffer()
+	*out = data.PutInt(data.PutInt(data.Begin((*out)[:0]), from), int64(most))
 	return r.s.chunk(ctx, kindReadLog, out, "", c)
 }
 
@@ -170,13 +169,13 @@ func (r rawLog) Truncate(ctx context.Context, at message.Position) error {
 }
 
 // move does the calls whose argument is a position.
-func (s *store) move(ctx context.Context, k kind, at message.Position) error {
+func (s *store) move(ctx context.Context, k data.Kind, at message.Position) error {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
 	if err := s.running(ctx); err != nil {
 		return writeError(err)
 	}
-	s.log.out = putInt(begin(s.log.out[:0]), at)
+	s.log.out = data.PutInt(data.Begin(s.log.out[:0]), at)
 	err := s.change(ctx, k)
 	if err == nil && k == kindTruncate {
 		s.free(at)
@@ -192,7 +191,7 @@ func (r rawLog) Reset(ctx context.Context, first message.Position, ends []messag
 	if err := s.running(ctx); err != nil {
 		return writeError(err)
 	}
-	s.log.out = putEnds(putInt(begin(s.log.out[:0]), first), ends)
+	s.log.out = data.PutEnds(data.PutInt(data.Begin(s.log.out[:0]), first), ends)
 	err := s.change(ctx, kindReset)
 	if err == nil {
 		s.free(0)

@@ -11,27 +11,26 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
 // readConn carries all calls that do not change the log, many at once.
 type readConn struct {
-	send sender
+	send data.Sender
 	mu   sync.Mutex
 	wait map[uint64]*call
 	over error // no answer will come
 }
 
 func (r *readConn) open(c net.Conn) {
-	if c != nil {
-		r.send.conn, r.wait = c, map[uint64]*call{}
-	}
+	r.send.Conn, r.wait = c, map[uint64]*call{}
 }
 
 // call waits for an answer; body is its own then.
 type call struct {
 	done chan struct{}
-	kind kind
+	kind data.Kind
 	body *[]byte
 	err  error
 }
@@ -41,7 +40,7 @@ var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1
 // release gives back the answer and the call.
 func (c *call) release() {
 	if c.body != nil {
-		giveBuffer(c.body)
+		data.GiveBuffer(c.body)
 	}
 	c.body, c.err = nil, nil
 	calls.Put(c)
@@ -52,8 +51,8 @@ func (c *call) Release() { c.release() }
 
 // ask sends the request in out, which it takes, and waits for the answer. When
 // ctx ends first, the plugin is told and nobody waits for it.
-func (s *store) ask(ctx context.Context, k kind, out *[]byte) (*call, error) {
-	defer giveBuffer(out)
+func (s *store) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, error) {
+	defer data.GiveBuffer(out)
 	if err := s.running(ctx); err != nil {
 		return nil, err
 	}
@@ -62,7 +61,7 @@ func (s *store) ask(ctx context.Context, k kind, out *[]byte) (*call, error) {
 		return nil, err
 	}
 	id, c := s.last.Add(1), calls.Get().(*call)
-	finish(*out, 0, k, id, left, 0)
+	data.Finish(*out, 0, k, id, left, 0)
 	r := &s.read
 	r.mu.Lock()
 	if err := r.over; err != nil {
@@ -72,7 +71,7 @@ func (s *store) ask(ctx context.Context, k kind, out *[]byte) (*call, error) {
 	}
 	r.wait[id] = c
 	r.mu.Unlock()
-	if err := r.send.send(*out); err != nil {
+	if err := r.send.Send(*out); err != nil {
 		_ = s.gone(err) // the reader ends all calls
 	}
 	select {
@@ -98,7 +97,7 @@ func (s *store) ask(ctx context.Context, k kind, out *[]byte) (*call, error) {
 		err, bad := readFailure(*c.body)
 		c.release()
 		if bad != nil || err == nil {
-			return nil, s.gone(fmt.Errorf("%w: an answer that failed without an error (%w)", errFrame, bad))
+			return nil, s.gone(fmt.Errorf("%w: an answer that failed without an error (%w)", data.ErrFrame, bad))
 		}
 		return nil, wire.OfCall(ctx, err)
 	}
@@ -108,9 +107,9 @@ func (s *store) ask(ctx context.Context, k kind, out *[]byte) (*call, error) {
 // cancel tells the plugin that nobody waits for a call; onLog is 1 for one of
 // the log connection.
 func (s *store) cancel(id uint64, onLog int64) {
-	out := begin(nil)
-	finish(out, 0, kindCancel, id, onLog, 0)
-	_ = s.read.send.send(out) // a broken connection ends the call anyway
+	out := data.Begin(nil)
+	data.Finish(out, 0, kindCancel, id, onLog, 0)
+	_ = s.read.send.Send(out) // a broken connection ends the call anyway
 }
 
 // reader hands out the answers until the connection ends.
@@ -131,33 +130,33 @@ func (s *store) reader() {
 
 func (s *store) readAnswers() error {
 	r := &s.read
-	in := bufio.NewReaderSize(r.send.conn, 4096)
-	var b [headSize]byte
+	in := bufio.NewReaderSize(r.send.Conn, 4096)
+	var b [data.HeadSize]byte
 	for {
 		if _, err := io.ReadFull(in, b[:]); err != nil {
 			return err
 		}
-		h, err := parseHead(b[:])
+		h, err := data.ParseHead(b[:], kindEvent)
 		if err != nil {
 			return err
 		}
-		if h.kind == kindEvent {
+		if h.Kind == kindEvent {
 			if err := s.readOneEvent(in, &h); err != nil {
 				return err
 			}
 			continue
 		}
 		r.mu.Lock()
-		c := r.wait[h.id]
-		delete(r.wait, h.id)
+		c := r.wait[h.ID]
+		delete(r.wait, h.ID)
 		r.mu.Unlock()
 		switch {
 		case c == nil: // nobody waits any more
-			_, err = in.Discard(int(h.size))
+			_, err = in.Discard(int(h.Size))
 		default:
-			c.kind = h.kind
-			c.body = takeBuffer()
-			if *c.body, err = readBody((*c.body)[:0], in, int(h.size)); err != nil {
+			c.kind = h.Kind
+			c.body = data.TakeBuffer()
+			if *c.body, err = data.ReadBody((*c.body)[:0], in, int(h.Size)); err != nil {
 				err = s.gone(err)
 				c.err = err
 			}
@@ -170,8 +169,8 @@ func (s *store) readAnswers() error {
 }
 
 // readOneEvent leaves the delivery to a goroutine: receivers may call Read.
-func (s *store) readOneEvent(in io.Reader, h *head) error {
-	body, err := readBody(nil, in, int(h.size))
+func (s *store) readOneEvent(in io.Reader, h *data.Head) error {
+	body, err := data.ReadBody(nil, in, int(h.Size))
 	if err != nil {
 		return err
 	}
@@ -179,33 +178,13 @@ func (s *store) readOneEvent(in io.Reader, h *head) error {
 	if err != nil {
 		return err
 	}
-	id := h.id
+	id := h.ID
 	s.spawn(func() { s.event(id, &e) })
 	return nil
 }
 
-// bodyStep bounds what is reserved before bytes arrive.
-const bodyStep = 1 << 20
-
-// readBody appends n bytes.
-func readBody(b []byte, in io.Reader, n int) ([]byte, error) {
-	for n > 0 {
-		step := min(n, max(bodyStep, len(b)))
-		start := len(b)
-		if cap(b)-start < step {
-			b = append(make([]byte, 0, start+step), b...)
-		}
-		b = b[:start+step]
-		if _, err := io.ReadFull(in, b[start:]); err != nil {
-			return b[:start], err
-		}
-		n -= step
-	}
-	return b, nil
-}
-
 // chunk does the calls that give records; c is empty.
-func (s *store) chunk(ctx context.Context, k kind, out *[]byte, topic string, c *storage.Chunk) error {
+func (s *store) chunk(ctx context.Context, k data.Kind, out *[]byte, topic string, c *storage.Chunk) error {
 	a, err := s.ask(ctx, k, out)
 	if err != nil {
 		return err
@@ -222,24 +201,24 @@ func (s *store) chunk(ctx context.Context, k kind, out *[]byte, topic string, c 
 // Read implements storage.Store.
 func (s *store) Read(ctx context.Context, r storage.ReadRequest, c *storage.Chunk) error {
 	c.Reset()
-	out := takeBuffer()
-	*out = putReadRequest(begin((*out)[:0]), &r)
+	out := data.TakeBuffer()
+	*out = putReadRequest(data.Begin((*out)[:0]), &r)
 	return s.chunk(ctx, kindRead, out, r.Queue.Topic, c)
 }
 
 // Get implements storage.Store.
 func (s *store) Get(ctx context.Context, at []message.Position, c *storage.Chunk) error {
 	c.Reset()
-	out := takeBuffer()
-	*out = putPositions(begin((*out)[:0]), at)
+	out := data.TakeBuffer()
+	*out = putPositions(data.Begin((*out)[:0]), at)
 	return s.chunk(ctx, kindGet, out, "", c)
 }
 
 // Offsets implements storage.Store.
 func (s *store) Offsets(ctx context.Context, q []storage.OffsetQuery, a *storage.OffsetAnswers) error {
 	a.Answers = a.Answers[:0]
-	out := takeBuffer()
-	*out = putQueries(begin((*out)[:0]), q)
+	out := data.TakeBuffer()
+	*out = putQueries(data.Begin((*out)[:0]), q)
 	c, err := s.ask(ctx, kindOffsets, out)
 	if err != nil {
 		return err
@@ -254,8 +233,8 @@ func (s *store) Offsets(ctx context.Context, q []storage.OffsetQuery, a *storage
 
 // Sync implements storage.Store.
 func (s *store) Sync(ctx context.Context, end message.Position) error {
-	out := takeBuffer()
-	*out = putInt(begin((*out)[:0]), end)
+	out := data.TakeBuffer()
+	*out = data.PutInt(data.Begin((*out)[:0]), end)
 	c, err := s.ask(ctx, kindSync, out)
 	if err != nil {
 		return writeError(err)
@@ -310,7 +289,7 @@ func (r retention) Drop(ctx context.Context, q []message.Queue) error {
 	for i := range q {
 		ends[i].Queue = q[i]
 	}
-	s.log.out = putEnds(begin(s.log.out[:0]), ends)
+	s.log.out = data.PutEnds(data.Begin(s.log.out[:0]), ends)
 	return s.change(ctx, kindDrop)
 }
 

@@ -2,11 +2,8 @@ package storagewire
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
-	"path/filepath"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -14,6 +11,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -131,23 +129,20 @@ func (s *Server) open(ctx context.Context, r *storagepb.OpenRequest) (*storagepb
 		return nil, err
 	}
 	i.caps = i.store.Capabilities()
-	path := filepath.Join(r.GetSocketDir(), "data")
-	if i.ln, err = net.Listen("unix", path); err != nil {
-		return nil, fmt.Errorf("listen on the data socket: %w", err)
+	if i.ln, err = data.Listen(r.GetSocketDir()); err != nil {
+		return nil, err
 	}
-	i.nonce = make([]byte, nonceSize)
-	_, _ = rand.Read(i.nonce) // never fails
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		_ = i.ln.Close()
+		i.ln.Close()
 		return nil, storage.ErrNotRunning
 	}
 	s.last++
 	s.instances[s.last] = i
 	i.tasks.Go(i.accept)
 	return &storagepb.OpenResponse{
-		Instance: s.last, Capabilities: toCapabilities(i.caps), Socket: path, Nonce: i.nonce,
+		Instance: s.last, Capabilities: toCapabilities(i.caps), Socket: i.ln.Path, Nonce: i.ln.Nonce,
 	}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 	"github.com/hardpointmq/hardpoint/sdk/wire/pluginpb"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
@@ -26,21 +27,21 @@ func marksOf(version uint64, st *storage.State) marks {
 }
 
 func putMarks(b []byte, m *marks) []byte {
-	b = putUint(b, m.version)
-	b = putInt(b, m.first)
-	b = putInt(b, m.published)
-	b = putInt(b, m.durable)
-	b = putInt(b, m.tail)
-	b = putInt(b, m.lastStoreTime)
-	return putUint(b, uint64(m.damaged))
+	b = data.PutUint(b, m.version)
+	b = data.PutInt(b, m.first)
+	b = data.PutInt(b, m.published)
+	b = data.PutInt(b, m.durable)
+	b = data.PutInt(b, m.tail)
+	b = data.PutInt(b, m.lastStoreTime)
+	return data.PutUint(b, uint64(m.damaged))
 }
 
-func readMarks(d *decoder) (m marks) {
-	m.version = d.uint()
-	m.first, m.published = message.Position(d.int()), message.Position(d.int())
-	m.durable, m.tail = message.Position(d.int()), message.Position(d.int())
-	m.lastStoreTime = d.int()
-	m.damaged = int(d.uint() & (1<<31 - 1))
+func readMarks(d *data.Decoder) (m marks) {
+	m.version = d.Uint()
+	m.first, m.published = message.Position(d.Int()), message.Position(d.Int())
+	m.durable, m.tail = message.Position(d.Int()), message.Position(d.Int())
+	m.lastStoreTime = d.Int()
+	m.damaged = int(d.Uint() & (1<<31 - 1))
 	return m
 }
 
@@ -56,8 +57,8 @@ type outcome struct {
 
 func putOutcome(b []byte, o *outcome) []byte {
 	b = putMarks(b, &o.marks)
-	b = putUint(b, o.own)
-	b = putInt(b, o.upTo)
+	b = data.PutUint(b, o.own)
+	b = data.PutInt(b, o.upTo)
 	if o.err != nil {
 		b = putProto(b, wire.ToFailure(o.err))
 	}
@@ -65,15 +66,15 @@ func putOutcome(b []byte, o *outcome) []byte {
 }
 
 func readOutcome(body []byte) (o outcome, err error) {
-	d := decoder{b: body}
+	d := data.Decoder{B: body}
 	o.marks = readMarks(&d)
-	o.own = d.uint()
-	o.upTo = message.Position(d.int())
-	if o.err, err = readFailure(d.b); err != nil {
+	o.own = d.Uint()
+	o.upTo = message.Position(d.Int())
+	if o.err, err = readFailure(d.B); err != nil {
 		return o, err
 	}
-	d.b = nil
-	return o, d.done("an outcome")
+	d.B = nil
+	return o, d.Done("an outcome")
 }
 
 func putProto(b []byte, m proto.Message) []byte {
@@ -88,7 +89,7 @@ func readFailure(b []byte) (failure, err error) {
 	}
 	var f pluginpb.Failure
 	if err := proto.Unmarshal(b, &f); err != nil {
-		return nil, fmt.Errorf("%w: an error: %w", errFrame, err)
+		return nil, fmt.Errorf("%w: an error: %w", data.ErrFrame, err)
 	}
 	return wire.FromFailure(&f), nil
 }
@@ -115,8 +116,8 @@ type event struct {
 func putEvent(b []byte, e *event) []byte {
 	b = putMarks(b, &e.marks)
 	b = append(b, byte(e.kind))
-	b = putInt(b, e.at)
-	b = putUnits(b, "", e.units)
+	b = data.PutInt(b, e.at)
+	b = data.PutUnits(b, "", e.units)
 	if e.err != nil {
 		b = putProto(b, wire.ToFailure(e.err))
 	}
@@ -124,20 +125,20 @@ func putEvent(b []byte, e *event) []byte {
 }
 
 func readEvent(body []byte) (e event, err error) {
-	d := decoder{b: body}
+	d := data.Decoder{B: body}
 	e.marks = readMarks(&d)
-	k := d.uint()
-	e.at = message.Position(d.int())
-	e.units = readUnits(&d, "", nil)
-	if e.err, err = readFailure(d.b); err != nil {
+	k := d.Uint()
+	e.at = message.Position(d.Int())
+	e.units = data.ReadUnits(&d, "", nil)
+	if e.err, err = readFailure(d.B); err != nil {
 		return e, err
 	}
-	d.b = nil
-	if err := d.done("an event"); err != nil {
+	d.B = nil
+	if err := d.Done("an event"); err != nil {
 		return e, err
 	}
 	if e.kind = eventKind(k); k < uint64(eventPublished) || k > uint64(eventFailed) || (e.kind == eventFailed) != (e.err != nil) {
-		return e, fmt.Errorf("%w: event %d", errFrame, k)
+		return e, fmt.Errorf("%w: event %d", data.ErrFrame, k)
 	}
 	return e, nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +13,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -148,41 +147,23 @@ func (s *store) Start(ctx context.Context) (err error) {
 	return nil
 }
 
-// open makes the instance and connects to it. The directory of the socket is
-// gone when it returns: nobody else needs it, and nothing is left behind
-// whoever is killed.
+// open makes the instance and connects to it.
 func (s *store) open(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "hardpoint-") // mode 0700
-	if err != nil {
-		return fmt.Errorf("make the directory of the data socket: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	r, err := storagepb.NewStorageClient(s.proc.Conn()).Open(ctx, &storagepb.OpenRequest{
-		Plugin: s.h.name, Config: s.raw, Params: toParams(&s.p), SocketDir: dir,
+	conns, err := data.Connect(ctx, fmt.Sprintf("storage plugin %q", s.h.name), roles, func(dir string) (string, []byte, error) {
+		r, err := storagepb.NewStorageClient(s.proc.Conn()).Open(ctx, &storagepb.OpenRequest{
+			Plugin: s.h.name, Config: s.raw, Params: toParams(&s.p), SocketDir: dir,
+		})
+		if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
+			return "", nil, err
+		}
+		s.id = r.GetInstance()
+		return r.GetSocket(), r.GetNonce(), s.h.agree(s.facets.GetFacets(), r.GetCapabilities())
 	})
-	if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
+	if err != nil {
 		return err
 	}
-	s.id = r.GetInstance()
-	if err := s.h.agree(s.facets.GetFacets(), r.GetCapabilities()); err != nil {
-		return err
-	}
-	var d net.Dialer
-	for _, role := range []byte{roleLog, roleRead} {
-		c, err := d.DialContext(ctx, "unix", r.GetSocket())
-		if err == nil {
-			widen(c)
-			_, err = c.Write(append(slices.Clone(r.GetNonce()), role))
-		}
-		if role == roleLog {
-			s.log.open(c)
-		} else {
-			s.read.open(c)
-		}
-		if err != nil {
-			return fmt.Errorf("connect to the data socket of storage plugin %q: %w: %w", s.h.name, plugin.ErrUnavailable, err)
-		}
-	}
+	s.log.open(conns[0])
+	s.read.open(conns[1])
 	return nil
 }
 
@@ -197,10 +178,10 @@ func (s *store) abandon(ctx context.Context) {
 }
 
 func (s *store) disconnect() {
-	if c := s.log.send.conn; c != nil {
+	if c := s.log.send.Conn; c != nil {
 		_ = c.Close()
 	}
-	if c := s.read.send.conn; c != nil {
+	if c := s.read.send.Conn; c != nil {
 		_ = c.Close()
 	}
 }

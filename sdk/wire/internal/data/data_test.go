@@ -1,0 +1,137 @@
+package data
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/storage"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	some Kind = 3
+	last Kind = 9
+)
+
+func unit(topic string, id int32, at message.Position) message.Unit {
+	return message.Unit{
+		Queue: message.Queue{Topic: topic, ID: id}, At: at, Size: 100, Offset: math.MaxInt64,
+		TagsCode: math.MinInt64, StoreTime: 1_700_000_000_000 + int64(at),
+	}
+}
+
+func batch() *storage.Batch {
+	return &storage.Batch{
+		Term: math.MaxUint64, At: 1 << 40, Buf: []byte("0123456789"),
+		Units: []message.Unit{unit("T", 0, 1<<40), unit("T", -1, 1<<40), unit("%RETRY%g", 3, 1<<40+5)},
+		Keys:  []message.Key{{Hash: math.MaxInt32, At: 1 << 40, StoreTime: 5}, {Hash: 0, At: 1<<40 + 5, StoreTime: 4}},
+		Groups: []storage.Group{
+			{Off: 20, Len: 5, Unit: 7, Units: 2, Key: 3, Keys: 1, NoWait: true},
+			{Off: 25, Len: 5, Unit: 9, Units: 1, Key: 4, Keys: 1, Edge: true},
+		},
+	}
+}
+
+func TestBatchCrosses(t *testing.T) {
+	var w TopicWriter
+	var r TopicReader
+	for range 3 {
+		b := batch()
+		var got storage.Batch
+		require.NoError(t, ReadBatch(append(PutBatch(nil, &w, b), b.Buf...), &r, &got))
+		for i := range b.Groups { // indexes are relative to the first group
+			b.Groups[i].Off -= 20
+			b.Groups[i].Unit -= 7
+			b.Groups[i].Key -= 3
+		}
+		require.Equal(t, *b, got)
+	}
+	require.Equal(t, []string{"T", "%RETRY%g"}, r.names)
+}
+
+// TestDictionaryBeginsAnew: names do not pile up for ever.
+func TestDictionaryBeginsAnew(t *testing.T) {
+	var w TopicWriter
+	var r TopicReader
+	for i := range maxTopics + 3000 {
+		b := storage.Batch{Units: []message.Unit{unit(string(rune(i%5000+200))+string(rune(i/5000+200)), 0, 0)}}
+		var got storage.Batch
+		require.NoError(t, ReadBatch(PutBatch(nil, &w, &b), &r, &got))
+		require.Equal(t, b.Units, got.Units)
+		require.Len(t, r.names, len(w.ids))
+		require.LessOrEqual(t, len(r.names), maxTopics+1)
+	}
+}
+
+func TestBatchRefused(t *testing.T) {
+	for name, change := range map[string]func(*storage.Batch){
+		"group too long":  func(b *storage.Batch) { b.Groups[1].Len++ },
+		"group too short": func(b *storage.Batch) { b.Groups[1].Len-- },
+		"negative group":  func(b *storage.Batch) { b.Groups[0].Len, b.Groups[1].Len = -5, 15 },
+		"units missing":   func(b *storage.Batch) { b.Groups[0].Units = 1 },
+		"keys missing":    func(b *storage.Batch) { b.Groups[0].Keys = 0 },
+	} {
+		b := batch()
+		change(b)
+		var w TopicWriter
+		require.ErrorIs(t, ReadBatch(append(PutBatch(nil, &w, b), b.Buf...), &TopicReader{}, &storage.Batch{}), ErrFrame, name)
+	}
+	b := batch()
+	var w TopicWriter
+	body := append(PutBatch(nil, &w, b), b.Buf...)
+	require.ErrorIs(t, ReadBatch(append(body, 0), &TopicReader{}, &storage.Batch{}), ErrFrame)
+	for n := range body {
+		require.ErrorIs(t, ReadBatch(body[:n], &TopicReader{}, &storage.Batch{}), ErrFrame, "cut at %d", n)
+	}
+	require.ErrorIs(t, ReadBatch(append(PutBatch(nil, &w, b), b.Buf...), &TopicReader{}, &storage.Batch{}), ErrFrame, "a topic never announced")
+}
+
+func TestFrameReader(t *testing.T) {
+	var all []byte
+	bodies := [][]byte{nil, []byte("x"), bytes.Repeat([]byte("y"), readerSize), bytes.Repeat([]byte("z"), 3*KeepSize), []byte("end")}
+	for i, b := range bodies {
+		start := len(all)
+		all = append(Begin(all), b...)
+		Finish(all, start, some, uint64(i), int64(i), 0)
+	}
+	for name, in := range map[string]io.Reader{
+		"whole": bytes.NewReader(all), "halves": iotest.HalfReader(bytes.NewReader(all)), "data with EOF": iotest.DataErrReader(bytes.NewReader(all)),
+	} {
+		f := NewReader(in, last)
+		for i, b := range bodies {
+			h, body, err := f.Next()
+			require.NoError(t, err, name)
+			require.Equal(t, Head{uint32(len(b)), some, uint64(i), int64(i)}, h)
+			require.True(t, bytes.Equal(b, body))
+		}
+		_, _, err := f.Next()
+		require.ErrorIs(t, err, io.EOF, name)
+		require.LessOrEqual(t, len(f.buf), KeepSize, "a large frame keeps no memory")
+	}
+	_, _, err := NewReader(bytes.NewReader(all[:HeadSize+5]), last).Next()
+	require.NoError(t, err)
+	for _, n := range []int{1, HeadSize - 1, 2*HeadSize + 1 + HeadSize + 7} {
+		f := NewReader(bytes.NewReader(all[:n]), last)
+		for err = error(nil); err == nil; {
+			_, _, err = f.Next()
+		}
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "cut at %d", n)
+	}
+	long := Begin(nil)
+	(&Head{Size: MaxFrame, Kind: some}).Put(long)
+	f := NewReader(bytes.NewReader(append(long, 1, 2, 3)), last)
+	_, _, err = f.Next()
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.LessOrEqual(t, len(f.buf), 2*readerSize, "a length alone reserves no memory")
+	(&Head{Size: MaxFrame + 1, Kind: some}).Put(long)
+	_, _, err = NewReader(bytes.NewReader(long), last).Next()
+	require.ErrorIs(t, err, ErrFrame)
+}
