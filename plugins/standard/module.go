@@ -12,6 +12,11 @@ import (
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/plugins/allocate/averagely"
 	"github.com/hardpointmq/hardpoint/plugins/allocate/circle"
+	"github.com/hardpointmq/hardpoint/plugins/allocate/config"
+	"github.com/hardpointmq/hardpoint/plugins/allocate/consistenthash"
+	"github.com/hardpointmq/hardpoint/plugins/allocate/machineroom"
+	"github.com/hardpointmq/hardpoint/plugins/allocate/sticky"
+	"github.com/hardpointmq/hardpoint/plugins/allocate/zone"
 	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 	"github.com/hardpointmq/hardpoint/plugins/storage/commitlog"
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
@@ -27,7 +32,10 @@ func Stores() []storage.Factory {
 
 // Allocators are the default allocators.
 func Allocators() []allocate.Factory {
-	return []allocate.Factory{averagely.NewFactory(), circle.NewFactory()}
+	return []allocate.Factory{
+		averagely.NewFactory(), circle.NewFactory(), sticky.NewFactory(), zone.NewFactory(),
+		consistenthash.NewFactory(), machineroom.NewFactory(), config.NewFactory(),
+	}
 }
 
 // Replicators are the default replicators.

@@ -22,8 +22,10 @@ type Harness struct {
 	Config  plugin.Raw
 	// Form is "in_process", "decorated", "wire" or "process".
 	Form string
-	// Lacks are opt-outs; the zero value tests everything.
+	// Lacks are opt-outs; the zero value tests everything that all allocators do.
 	Lacks Lacks
+	// Promises are opt-ins: what only some allocators do.
+	Promises Promises
 }
 
 // Lacks names what an allocator does not promise.
@@ -32,6 +34,18 @@ type Lacks struct {
 	Balance bool
 	// Complete: queues may stay without an owner.
 	Complete bool
+}
+
+// Promises names what an allocator does beyond what all do.
+type Promises struct {
+	// FewMoves: of the queues that members have, no fewer can move when shares may
+	// differ by one queue. Needs balance.
+	FewMoves bool
+	// Weights: every member is less than one queue away from its exact share by
+	// weight; with Zones, in each zone.
+	Weights bool
+	// Zones: a queue whose zone has members goes to one of them.
+	Zones bool
 }
 
 // Run runs the suite as subtests of TestConformance.
@@ -52,6 +66,13 @@ func Run(t *testing.T, h Harness) {
 		})
 		t.Run("refuses bad requests", func(t *testing.T) { refuses(t, a) })
 		t.Run("properties", func(t *testing.T) { properties(t, a, h.Lacks) })
+		t.Run("settles", func(t *testing.T) { settles(t, a) })
+		if h.Promises.FewMoves {
+			t.Run("few moves", func(t *testing.T) { fewMoves(t, a) })
+		}
+		if h.Promises.Weights || h.Promises.Zones {
+			t.Run("weights and zones", func(t *testing.T) { weighed(t, a, h.Promises) })
+		}
 	})
 }
 

@@ -3,9 +3,8 @@ package averagely_test
 import (
 	"testing"
 
-	"github.com/cockroachdb/datadriven"
-
 	"github.com/hardpointmq/hardpoint/core/allocate/allocatetest"
+	"github.com/hardpointmq/hardpoint/internal/alloctest"
 	"github.com/hardpointmq/hardpoint/plugins/allocate/averagely"
 )
 
@@ -17,18 +16,5 @@ func TestConformance(t *testing.T) { allocatetest.Run(t, harness()) }
 
 func BenchmarkAllocate(b *testing.B) { allocatetest.Benchmark(b, harness()) }
 
-// TestExamples runs the worked examples of the reference's clients: one line a
-// member, its queues as broker letter and id.
-func TestExamples(t *testing.T) {
-	datadriven.RunTest(t, "testdata/examples", func(t *testing.T, d *datadriven.TestData) string {
-		var queues, members int
-		d.ScanArgs(t, "queues", &queues)
-		d.ScanArgs(t, "members", &members)
-		r := allocatetest.Make(queues, members)
-		a, err := averagely.Allocate(t.Context(), r)
-		if err != nil {
-			return err.Error() + "\n"
-		}
-		return allocatetest.Format(r, a)
-	})
-}
+// TestExamples runs the worked examples of the reference's clients.
+func TestExamples(t *testing.T) { alloctest.Run(t, "testdata/examples", averagely.NewFactory()) }
