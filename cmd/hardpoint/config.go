@@ -16,6 +16,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/nameserver"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
 )
 
 // modeFlag is --mode of the commands that look at a configuration.
@@ -70,11 +71,11 @@ func (p *program) configCheck() *cobra.Command {
 	var mode modeFlag
 	c := &cobra.Command{
 		Use: "check FILE", Short: "Check a configuration file, its plugins included",
-		Long: "Reads a file as a start would, without opening anything, and lists everything that is wrong with it and everything\nthat has no effect. The environment is not read. Exit code 1 when a start would refuse the file.",
+		Long: "Reads a file as a start would, without opening anything, and lists everything that is wrong with it and everything\nthat has no effect. Plugins that are programs are launched and asked. The environment is read for ${env:NAME} only.\nExit code 1 when a start would refuse the file.",
 		Args: exactly("FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			v := verdict{File: args[0], Mode: mode.String(), Errors: []finding{}, Warnings: []finding{}}
-			l, err := config.Load(config.Options{Mode: mode.mode, File: args[0]})
+			l, err := config.Load(config.Options{Mode: mode.mode, File: args[0], Secrets: os.Environ()})
 			var all *config.Errors
 			switch {
 			case errors.As(err, &all):
@@ -92,7 +93,7 @@ func (p *program) configCheck() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				for _, err := range checkPlugins(c.Context(), l, plugins) {
+				for _, err := range checkPlugins(c.Context(), l, withPrograms(plugins, &l.Config)) {
 					v.Errors = append(v.Errors, findingOf(err))
 				}
 			}
@@ -141,6 +142,8 @@ func checkPlugins(ctx context.Context, l *config.Loaded, plugins *wiring.Plugins
 	}
 	if l.Mode&config.Broker != 0 {
 		all = append(all, broker.CheckPlugins(ctx, &l.Config, plugins)...)
+		all = append(all, checkPrograms(ctx, &l.Config, plugins, wire.Storage+"."+l.Config.Store.Storage, wire.Replication+"."+l.Config.Broker.Replication,
+			wire.Transport+"."+broker.DefaultTransport)...)
 	}
 	var faults []error
 	for _, err := range all {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -40,7 +41,12 @@ func (l leakless) Run() int {
 }
 
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
+	self, err := exec.LookPath("hardpoint")
+	require.NoError(t, err)
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(e *testscript.Env) error {
+		e.Setenv("PROGRAM", self) // what a plugin's path may name
+		return nil
+	}})
 }
 
 // TestPartsFitTogether checks the real list of parts, for every mode.

@@ -18,35 +18,8 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
-	"github.com/hardpointmq/hardpoint/sdk/external"
 	"github.com/hardpointmq/hardpoint/sdk/serve"
 )
-
-// outOfProcess makes a store that was asked to run as a process of its own do so
-// (--storage-process, plugins.storage.NAME.process): this program serves it.
-func outOfProcess(n *node) fx.Option {
-	name := n.Config.Store.Storage
-	return fx.Decorate(func(p *wiring.Plugins) (*wiring.Plugins, error) {
-		for which, on := range n.Config.Processes {
-			if kind, _, _ := strings.Cut(which, "."); on && kind != kindStorage {
-				return nil, fmt.Errorf("plugins.%s.process: only storage plugins run as a process of their own", which)
-			}
-		}
-		if n.Mode&config.Broker == 0 || !n.Config.PluginProcess(kindStorage, name) {
-			return p, nil
-		}
-		if _, err := p.Storage.Lookup(name); err != nil {
-			return nil, err
-		}
-		self, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("finding the program that serves store %s as a process: %w", name, err)
-		}
-		c := *p
-		c.Storage = p.Storage.With(external.Storage(name, external.Command{Path: self, Args: []string{"plugin", "serve", kindStorage, name}}, external.Options{}))
-		return &c, nil
-	})
-}
 
 // pluginsChecked ends a start before anything opens, with everything that the
 // plugins find wrong with their configuration.
@@ -55,8 +28,6 @@ func pluginsChecked(n *node) fx.Option {
 		return errors.Join(checkPlugins(context.Background(), n.Loaded, p)...)
 	}))
 }
-
-const kindStorage = "storage"
 
 func (p *program) pluginCommand() *cobra.Command {
 	c := &cobra.Command{Use: "plugin", Short: "The plugins of this program"}
@@ -67,82 +38,154 @@ func (p *program) pluginCommand() *cobra.Command {
 func (p *program) pluginServe() *cobra.Command {
 	return &cobra.Command{
 		Use: "serve KIND NAME", Short: "Serve a plugin to a broker that started this process",
-		Long: "Serves one of the plugins of this program to the process that started it. A broker starts it by itself with\n--storage-process or process: true in the plugin's configuration. KIND is storage.",
-		Args: exactly("KIND", "NAME"),
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			var words []string
-			switch len(args) {
-			case 0:
-				words = []string{kindStorage}
-			case 1:
-				for _, f := range standard.Stores() {
-					words = append(words, f.Name())
-				}
-			}
-			return words, cobra.ShellCompDirectiveNoFileComp
-		},
+		Long: "Serves one of the plugins of this program to the process that started it. A broker starts it by itself with\n--storage-process or process: true in the plugin's configuration. KIND is " + servedKinds() + ".",
+		Args: exactly("KIND", "NAME"), ValidArgsFunction: completePlugin,
 		RunE: func(c *cobra.Command, args []string) error {
-			if args[0] != kindStorage {
-				return fmt.Errorf("plugins of kind %q are not served as a process; storage is", args[0])
-			}
-			all, err := wiring.NewRegistry(kindStorage, standard.Stores()...)
+			k, err := kindNamed(args[0])
 			if err != nil {
 				return err
 			}
-			f, err := all.Lookup(args[1])
+			if k.serve == nil {
+				return fmt.Errorf("plugins of kind %q are not served as a process; KIND is %s", args[0], servedKinds())
+			}
+			all, err := standard.Plugins()
 			if err != nil {
 				return err
 			}
-			return serve.Run(c.Context(), serve.Storage(f))
+			o, err := k.serve(all, args[1])
+			if err != nil {
+				return err
+			}
+			return serve.Run(c.Context(), o)
 		},
 	}
+}
+
+// servedKinds are the kinds whose plugins can be processes, for a sentence.
+func servedKinds() string {
+	var names []string
+	for _, k := range pluginKinds() {
+		if k.serve != nil {
+			names = append(names, k.name)
+		}
+	}
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " or " + names[n-1]
+	}
+	return strings.Join(names, "")
+}
+
+// completePlugin completes KIND and NAME.
+func completePlugin(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var words []string
+	for _, k := range pluginKinds() {
+		switch {
+		case len(args) == 0:
+			words = append(words, k.name)
+		case len(args) == 1 && k.name == args[0]:
+			if all, err := standard.Plugins(); err == nil {
+				words = k.names(all)
+			}
+		}
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp
 }
 
 // pluginInfo is a line of `plugin list`.
 type pluginInfo struct {
 	Kind     string   `json:"kind"`
 	Name     string   `json:"name"`
+	Form     string   `json:"form"` // formInProcess or formProcess
+	Program  string   `json:"program,omitempty"`
 	Version  string   `json:"version"`
 	Contract string   `json:"contract"`
 	Facets   []string `json:"facets"`
 	Needs    []string `json:"needs,omitempty"`
 }
 
+// The forms of a plugin, as in the names of conformance tests.
+const (
+	formInProcess = "in_process"
+	formProcess   = "process"
+)
+
 func (p *program) pluginList() *cobra.Command {
 	var out output
+	var file string
 	c := &cobra.Command{
-		Use: "list", Short: "List the plugins that this program contains", Args: cobra.NoArgs,
+		Use: "list", Short: "List the plugins that this program contains and a configuration names",
+		Long: "Lists the plugins that this program contains. With --config also those that a configuration file names programs for,\nwhich are launched to ask them, and which run as a process of their own.",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			all, err := standard.Plugins()
 			if err != nil {
 				return err
 			}
-			var list []pluginInfo
-			for _, one := range []func() ([]pluginInfo, error){
-				func() ([]pluginInfo, error) { return infoOf(c.Context(), "storage", all.Storage) },
-				func() ([]pluginInfo, error) { return infoOf(c.Context(), "allocate", all.Allocate) },
-				func() ([]pluginInfo, error) { return infoOf(c.Context(), "replication", all.Replication) },
-				func() ([]pluginInfo, error) { return infoOf(c.Context(), "transport", all.Transport) },
-			} {
-				infos, err := one()
+			cfg := &config.Config{}
+			if file != "" {
+				l, err := config.Load(config.Options{File: file, Secrets: os.Environ()})
 				if err != nil {
 					return err
 				}
-				list = append(list, infos...)
+				cfg = &l.Config
+				all = withPrograms(all, cfg)
 			}
+			list, fault := listPlugins(c.Context(), all, cfg)
 			if out.json() {
-				return p.printJSON(list)
+				if err := p.printJSON(list); err != nil {
+					return err
+				}
+				return fault
 			}
 			w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "KIND\tNAME\tCONTRACT\tFACETS")
+			fmt.Fprintln(w, "KIND\tNAME\tCONTRACT\tFORM\tFACETS\tPROGRAM")
 			for _, i := range list {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", i.Kind, i.Name, i.Contract, strings.Join(i.Facets, " "))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", i.Kind, i.Name, i.Contract, strings.ReplaceAll(i.Form, "_", " "), strings.Join(i.Facets, " "), i.Program)
 			}
-			return w.Flush()
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			return fault
 		},
 	}
+	c.Flags().StringVar(&file, "config", "", "configuration `file` whose plugins are listed, too")
 	out.register(c)
 	return c
+}
+
+// listPlugins describes all plugins as cfg configures them. Those that cannot be
+// described are in the error.
+func listPlugins(ctx context.Context, all *wiring.Plugins, cfg *config.Config) ([]pluginInfo, error) {
+	list, faults := []pluginInfo{}, []error(nil)
+	for _, k := range pluginKinds() {
+		for _, name := range k.names(all) {
+			prog, external := cfg.Programs[k.name+"."+name]
+			var raw plugin.Raw
+			if external { // others are listed as they are without configuration
+				var err error
+				if raw, err = cfg.PluginRaw(k.name, name); err != nil {
+					return nil, err
+				}
+			}
+			d, err := k.describe(ctx, all, name, raw)
+			if err != nil {
+				if !external { // a program's error has its place
+					err = fmt.Errorf("%s plugin %s: %w", k.name, name, err)
+				}
+				faults = append(faults, cfg.PluginError(k.name, name, err))
+				continue
+			}
+			info := pluginInfo{Kind: k.name, Name: name, Form: formInProcess, Program: prog.Path, Version: d.Version, Contract: d.Contract, Facets: d.Facets, Needs: d.Needs}
+			if external || cfg.PluginProcess(k.name, name) {
+				info.Form = formProcess
+			}
+			if info.Facets == nil {
+				info.Facets = []string{}
+			}
+			list = append(list, info)
+		}
+	}
+	return list, errors.Join(faults...)
 }
 
 // pluginField is a field of a plugin's configuration, as `config explain
@@ -165,7 +208,11 @@ func (p *program) explainPlugin(ctx context.Context, key string, asJSON bool) er
 	if err != nil {
 		return err
 	}
-	d, err := describe(ctx, all, parts[1], parts[2])
+	k, err := kindNamed(parts[1])
+	if err != nil {
+		return err
+	}
+	d, err := k.describe(ctx, all, parts[2], nil)
 	if err != nil {
 		return err
 	}
@@ -187,10 +234,6 @@ func (p *program) explainPlugin(ctx context.Context, key string, asJSON bool) er
 	if asJSON {
 		return p.printJSON(fields)
 	}
-	if len(fields) == 0 {
-		fmt.Fprintf(p.stderr, "%s %s has no fields\n", parts[1], parts[2])
-		return nil
-	}
 	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KEY\tTYPE\tDEFAULT\tENVIRONMENT")
 	for _, f := range fields {
@@ -199,29 +242,7 @@ func (p *program) explainPlugin(ctx context.Context, key string, asJSON bool) er
 	return w.Flush()
 }
 
-func describe(ctx context.Context, all *wiring.Plugins, kind, name string) (plugin.Description, error) {
-	switch kind {
-	case kindStorage:
-		return describeIn(ctx, all.Storage, name)
-	case "allocate":
-		return describeIn(ctx, all.Allocate, name)
-	case "replication":
-		return describeIn(ctx, all.Replication, name)
-	case "transport":
-		return describeIn(ctx, all.Transport, name)
-	}
-	return plugin.Description{}, fmt.Errorf("there is no kind of plugins %q; known are allocate, replication, storage and transport", kind)
-}
-
-func describeIn[P, T any](ctx context.Context, r *wiring.Registry[P, T], name string) (plugin.Description, error) {
-	f, err := r.Lookup(name)
-	if err != nil {
-		return plugin.Description{}, err
-	}
-	return f.Describe(ctx, nil)
-}
-
-// fieldsOf reads the JSON Schema of a plugin, and adds the field that is the
+// fieldsOf reads the JSON Schema of a plugin, and adds the fields that are the
 // host's.
 func fieldsOf(d plugin.Description, prefix string) ([]pluginField, error) {
 	var schema struct {
@@ -243,28 +264,8 @@ func fieldsOf(d plugin.Description, prefix string) ([]pluginField, error) {
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		add(name, schema.Properties[name].Type, schema.Properties[name].Default)
 	}
-	if strings.HasPrefix(prefix, "plugins."+kindStorage+".") {
-		add("process", "boolean", json.RawMessage("false"))
+	for _, f := range config.HostFields() {
+		add(f.Name, f.Type, f.Default)
 	}
 	return fields, nil
-}
-
-func infoOf[P, T any](ctx context.Context, kind string, r *wiring.Registry[P, T]) ([]pluginInfo, error) {
-	var list []pluginInfo
-	for _, name := range r.Names() {
-		f, err := r.Lookup(name)
-		if err != nil {
-			return nil, err
-		}
-		var d plugin.Description
-		if d, err = f.Describe(ctx, nil); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", kind, name, err)
-		}
-		facets := d.Facets
-		if facets == nil {
-			facets = []string{}
-		}
-		list = append(list, pluginInfo{kind, name, d.Version, d.Contract, facets, d.Needs})
-	}
-	return list, nil
 }

@@ -99,7 +99,7 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 		p.FS = vfs.OS{}
 	}
 	if p.Transport == "" {
-		p.Transport = defaultTransport
+		p.Transport = DefaultTransport
 	}
 	b := &Broker{p: p}
 	cfg := p.Config

@@ -13,13 +13,14 @@ import (
 	"github.com/hardpointmq/hardpoint/core/wiring"
 )
 
-const defaultTransport = "remoting"
+// DefaultTransport is the plugin that carries the client port.
+const DefaultTransport = "remoting"
 
 // CheckPlugins asks the plugins that a broker with this configuration would use
 // what they say to it, without opening anything, and returns every fault, as a
 // start does. Plugins that run as a process of their own are launched for it.
 func CheckPlugins(ctx context.Context, cfg *config.Config, p *wiring.Plugins) []error {
-	_, faults := choose(ctx, cfg, p, defaultTransport)
+	_, faults := choose(ctx, cfg, p, DefaultTransport)
 	return faults
 }
 
@@ -130,7 +131,7 @@ func replicationRaw(ctx context.Context, cfg *config.Config, r *wiring.Registry[
 	for k, v := range cfg.Plugins["replication"][name] {
 		m[k] = v
 	}
-	raw, err := json.Marshal(m)
+	raw, err := config.RawOf(m)
 	if err != nil {
 		return nil, fmt.Errorf("configuration of replication %s: %w", name, err)
 	}

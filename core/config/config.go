@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"time"
@@ -21,12 +20,15 @@ type Config struct {
 	Consume Consume
 	Store   Store
 	Namesrv NamesrvConfig
-	// Plugins holds what was written under plugins.KIND.NAME, without
-	// "process", which is in Processes.
+	// Plugins holds what was written under plugins.KIND.NAME, without what is in
+	// Processes and Programs. What a reference (${file:PATH}, ${env:NAME}) stood for
+	// is a plugin.Secret; [RawOf] reveals it.
 	Plugins map[string]map[string]map[string]any
-	// Processes tells for KIND.NAME whether the plugin was asked to run as a
-	// process of its own.
+	// Processes tells for KIND.NAME whether a plugin of this program was asked to
+	// run as a process of its own.
 	Processes map[string]bool
+	// Programs are the plugins by KIND.NAME that are programs of their own.
+	Programs map[string]Program
 
 	raw    map[string]map[string]any // by KIND.NAME: top-level keys of the chosen plugins that were set
 	origin map[string]Source         // by key; absent: default
@@ -172,11 +174,11 @@ func (c *Config) PluginRaw(kind, name string) (plugin.Raw, error) {
 	if len(m) == 0 {
 		return nil, nil
 	}
-	b, err := json.Marshal(m)
+	raw, err := RawOf(m)
 	if err != nil {
 		return nil, fmt.Errorf("configuration of plugins.%s.%s: %w", kind, name, err)
 	}
-	return b, nil
+	return raw, nil
 }
 
 // PluginProcess reports whether the plugin is to run as a process of its own.

@@ -17,6 +17,7 @@ var (
 	ErrConflict      = errors.New("contradiction")
 	ErrNotReloadable = errors.New("cannot change while running")
 	ErrFile          = errors.New("cannot read configuration file")
+	ErrReference     = errors.New("cannot resolve a reference")
 )
 
 // SourceKind is the layer that a value came from.

@@ -164,7 +164,8 @@ func FuzzReadEntries(f *testing.F) {
 			}
 			n.Show()
 		}
-		l := &loader{table: keyTable(), mode: Standalone, k: base.k.Copy(), origin: map[string]Source{}}
+		l := newLoader(Standalone, nil)
+		l.k = base.k.Copy()
 		l.merge(l.accept(entries))
 		l.finish()
 	})

@@ -28,6 +28,9 @@ type Options struct {
 	File string
 	// Env is the environment in the form of os.Environ; nil means none.
 	Env []string
+	// Secrets is the environment in which ${env:NAME} in the configuration of a
+	// plugin is looked up; nil means Env.
+	Secrets []string
 	// Flags is a parsed set to which RegisterFlags was applied; nil means none.
 	Flags *pflag.FlagSet
 	// Hostname is the default of brokerName; empty means os.Hostname.
@@ -42,7 +45,8 @@ type Loaded struct {
 	Mode     Mode
 	File     string // the file that was read; empty: none
 
-	k *koanf.Koanf
+	k       *koanf.Koanf
+	secrets map[string]string // that references stood for
 }
 
 // Origin tells where the value of a key came from, by name or alias.
@@ -59,7 +63,10 @@ func Load(o Options) (*Loaded, error) {
 	if o.Mode == 0 {
 		o.Mode = Standalone
 	}
-	l := &loader{table: keyTable(), mode: o.Mode, k: koanf.New("."), origin: map[string]Source{}}
+	if o.Secrets == nil {
+		o.Secrets = o.Env
+	}
+	l := newLoader(o.Mode, o.Secrets)
 	l.defaults(o)
 	path := l.chooseFile(o)
 	if path != "" {
@@ -85,6 +92,11 @@ type loader struct {
 	errs     []*Error
 	warnings []Warning
 	seen     map[string]Source // names of the layer being read
+	secrets  *secrets
+}
+
+func newLoader(mode Mode, environ []string) *loader {
+	return &loader{table: keyTable(), mode: mode, k: koanf.New("."), origin: map[string]Source{}, secrets: &secrets{lookupIn(environ), map[string]string{}}}
 }
 
 func (l *loader) fail(e *Error) { l.errs = append(l.errs, e) }
@@ -426,12 +438,12 @@ func (l *loader) finish() *Loaded {
 		GroupConsume: &c.Consume, GroupStore: &c.Store, GroupNamesrv: &c.Namesrv} {
 		l.strict(g, out)
 	}
-	c.Plugins, c.Processes = l.plugins()
+	l.plugins(&c)
 	c.Store.Process = c.Store.Process || c.Processes["storage."+c.Store.Storage]
 	c.raw = l.pluginKeys(&c)
 	l.check(&c)
 	c.origin = maps.Clone(l.origin)
-	return &Loaded{Config: c, Warnings: l.warnings, Mode: l.mode, k: l.k}
+	return &Loaded{Config: c, Warnings: l.warnings, Mode: l.mode, k: l.k, secrets: l.secrets.known}
 }
 
 // pluginKeys gathers the top-level keys that belong to the chosen plugins and

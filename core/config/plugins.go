@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -87,7 +88,7 @@ func PluginEnv(key string) string {
 }
 
 // onePlugin checks plugins.KIND.NAME.FIELD. The fields are the plugin's own
-// business; only process is ours.
+// business; only the host's (see [Program]) are ours.
 func (l *loader) onePlugin(name string, e entry) (string, any, bool) {
 	parts := strings.Split(name, ".")
 	syntax := func(reason string) (string, any, bool) {
@@ -135,13 +136,19 @@ func (l *loader) onePlugin(name string, e entry) (string, any, bool) {
 			v = inferScalar(s)
 		}
 	}
-	if parts[3] == "process" && len(parts) == 4 {
-		b, err := Key{Type: Bool}.parse(fmt.Sprint(v))
+	if slices.Contains(hostFields, parts[3]) {
+		if len(parts) > 4 {
+			return syntax(fmt.Sprintf("%s of a plugin is no table", parts[3]))
+		}
+		if s, ok := e.value.(string); ok {
+			v = s // whatever it looks like
+		}
+		h, err := hostValue(parts[3], v)
 		if err != nil {
 			l.fail(&Error{Kind: ErrBadValue, Key: name, Value: shorten(fmt.Sprint(v)), Reason: err.Error(), Source: e.src})
 			return "", nil, false
 		}
-		v = b
+		v = h
 	}
 	l.origin[name] = e.src
 	return name, v, true
@@ -170,23 +177,28 @@ func (l *loader) withoutClashes(flat map[string]any) map[string]any {
 	return flat
 }
 
-// plugins returns the trees of the plugins and which run as a process.
-func (l *loader) plugins() (map[string]map[string]map[string]any, map[string]bool) {
-	trees, processes := map[string]map[string]map[string]any{}, map[string]bool{}
+// plugins fills in the trees of the plugins, which run as a process, and which
+// are programs.
+func (l *loader) plugins(c *Config) {
+	c.Plugins, c.Processes, c.Programs = map[string]map[string]map[string]any{}, map[string]bool{}, map[string]Program{}
 	kinds, _ := l.k.Get("plugins").(map[string]any)
-	for kind, names := range kinds {
-		trees[kind] = map[string]map[string]any{}
-		names, _ := names.(map[string]any)
-		for name, tree := range names {
-			tree, _ := tree.(map[string]any)
-			if p, ok := tree["process"].(bool); ok {
-				processes[kind+"."+name] = p
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		c.Plugins[kind] = map[string]map[string]any{}
+		names, _ := kinds[kind].(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			tree, _ := names[name].(map[string]any)
+			_, said := tree[fieldProcess]
+			p, process, isProgram := l.takeHostFields(kind, name, tree)
+			switch {
+			case isProgram:
+				c.Programs[kind+"."+name] = p
+			case said:
+				c.Processes[kind+"."+name] = process
 			}
-			delete(tree, "process")
-			trees[kind][name] = tree
+			l.resolve(strings.Join([]string{"plugins", kind, name}, "."), tree)
+			c.Plugins[kind][name] = tree
 		}
 	}
-	return trees, processes
 }
 
 // PluginError is a plugin's refusal of its part of the configuration, with the
@@ -196,16 +208,21 @@ type PluginError struct {
 	Key    string
 	Source Source
 	Err    error
+
+	hide any // secrets of the configuration that Err is about
 }
 
-// Error is the place and the plugin's own text.
-func (e *PluginError) Error() string { return fmt.Sprintf("%v: %v", e.Source, e.Err) }
+// Error is the place and the plugin's own text, without secrets that were
+// resolved for it.
+func (e *PluginError) Error() string {
+	return fmt.Sprintf("%v: %s", e.Source, withoutSecrets(e.Err.Error(), e.hide))
+}
 
 // Unwrap gives the plugin's error.
 func (e *PluginError) Unwrap() error { return e.Err }
 
 // WithoutProcesses refuses a configuration that asks for a plugin as a process of
-// its own (storageProcess, plugins.KIND.NAME.process), with the place. It is for
+// its own (storageProcess, plugins.KIND.NAME.process or path), with the place. It is for
 // programs that do not do what the hardpoint program does about it.
 func (c *Config) WithoutProcesses() error {
 	refuse := func(key string) error {
@@ -215,6 +232,9 @@ func (c *Config) WithoutProcesses() error {
 		if c.Processes[which] {
 			return refuse("plugins." + which + ".process")
 		}
+	}
+	for _, which := range slices.Sorted(maps.Keys(c.Programs)) {
+		return refuse(c.Programs[which].Key(fieldPath))
 	}
 	if c.Store.Process {
 		return refuse("storageProcess")
@@ -254,7 +274,14 @@ func (c *Config) PluginError(kind, name string, err error) error {
 	if err == nil || c.origin == nil {
 		return err
 	}
+	var placed *PluginError
+	if errors.As(err, &placed) {
+		return err // it is known better
+	}
 	key, longest := kind, 0 // names contain each other
+	if p, ok := c.Programs[kind+"."+name]; ok {
+		key = p.Key(fieldPath)
+	}
 	look := func(field, full string) {
 		if len(field) > longest && regexp.MustCompile(`\b`+regexp.QuoteMeta(field)+`\b`).MatchString(err.Error()) {
 			key, longest = full, len(field)
@@ -270,5 +297,10 @@ func (c *Config) PluginError(kind, name string, err error) error {
 	if k, ok := keyTable().lookup(key); ok {
 		src = c.origin[k.Name]
 	}
-	return &PluginError{Key: key, Source: src, Err: err}
+	return &PluginError{Key: key, Source: src, Err: err, hide: c.Plugins[kind][name]}
+}
+
+// ProgramError says where the fault was written that a field of a program has.
+func (c *Config) ProgramError(p Program, field string, err error) error {
+	return &PluginError{Key: p.Key(field), Source: c.origin[p.Key(field)], Err: err}
 }

@@ -33,9 +33,16 @@ every fault of a file, and ` + "`hardpoint config explain KEY`" + ` describes a 
   ` + "`flushDiskType` is `HARDPOINT_FLUSH_DISK_TYPE`" + `.
 * **Flags**: those named below, and ` + "`--set KEY=VALUE`" + ` for every key.
 * **Plugins**: ` + "`plugins.KIND.NAME.FIELD`" + ` goes to the plugin as it is (in the environment ` + "`HARDPOINT_PLUGINS__STORAGE__PEBBLE__CACHE_BYTES`" + `).
-  ` + "`plugins.KIND.NAME.process: true`" + ` runs it as a process of its own; only stores can. ` + "`hardpoint config explain plugins.KIND.NAME`" + `
+  ` + "`plugins.KIND.NAME.process: true`" + ` runs it as a process of its own. ` + "`hardpoint config explain plugins.KIND.NAME`" + `
   lists the fields of a plugin with their defaults, ` + "`hardpoint plugin list`" + ` the plugins. Where a source has no types, true, false and numbers
   get one; double quotes keep a text.
+* **Plugins of your own**: ` + "`plugins.KIND.NAME.path`" + ` names a program that is the plugin NAME; everywhere NAME then means it. A relative path is
+  relative to the configuration file. ` + "`checksum`" + ` is the SHA-256 that the program must have, ` + "`args`" + ` is a list of arguments, ` + "`env`" + ` a list of NAME=VALUE
+  beside the few variables that it inherits (where a source has no lists: words with blanks between them). All other fields are the plugin's own.
+  [Write a plugin](write-a-plugin.md) makes one.
+* **Secrets**: in the fields of a plugin ` + "`${file:PATH}`" + ` stands for the text of a file without its last line break, ` + "`${env:NAME}`" + ` for an
+  environment variable, and ` + "`$${`" + ` for a dollar sign and a brace. The broker resolves them when it starts and hands the value to the plugin
+  alone: it is in no argument, environment, log or output of ` + "`config show`" + `. What they stand for is always a text.
 
 ## Values
 

@@ -44,6 +44,9 @@ func (l *Loaded) Show() []Row {
 
 // hide replaces what is named like a secret, at any depth.
 func hide(name string, v any) any {
+	if s, ok := v.(string); ok && isReference(s) {
+		return s
+	}
 	if secretField.MatchString(name[strings.LastIndexByte(name, '.')+1:]) && v != "" {
 		return redacted
 	}
@@ -67,8 +70,8 @@ func hide(name string, v any) any {
 
 func (l *Loaded) pluginValue(name string) any {
 	parts := strings.SplitN(name, ".", 4)
-	if parts[3] == "process" {
-		return l.Config.Processes[parts[1]+"."+parts[2]]
+	if p, ok := l.Config.Processes[parts[1]+"."+parts[2]]; ok && parts[3] == fieldProcess {
+		return p
 	}
 	return l.k.Get(name)
 }
@@ -89,7 +92,9 @@ type Change struct{ Key, Old, New string }
 // nothing: the new configuration and what changed, or [*Errors]. A key that is
 // not reloadable may be named with the value it has. The receiver stays as it is.
 func (l *Loaded) Update(text []byte) (*Loaded, []Change, error) {
-	n := &loader{table: keyTable(), mode: l.Mode, k: l.k.Copy(), origin: maps.Clone(l.Config.origin)}
+	n := newLoader(l.Mode, nil)
+	n.k, n.origin = l.k.Copy(), maps.Clone(l.Config.origin)
+	n.secrets.known = maps.Clone(l.secrets) // plugins keep theirs
 	entries, errs := readEntries(FormatProperties, text, Source{Kind: FromRequest})
 	n.errs = errs
 	flat := n.accept(entries)
