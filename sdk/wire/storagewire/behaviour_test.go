@@ -91,7 +91,7 @@ func (r rawOf) Publish(_ context.Context, upTo message.Position) error {
 
 // script makes a running store over the wire; the other value is the store in
 // the plugin.
-func script(t *testing.T, e storage.Events, fill func(*scripted)) (storage.Store, *scripted) {
+func script(t *testing.T, newPair maker, e storage.Events, fill func(*scripted)) (storage.Store, *scripted) {
 	t.Helper()
 	var last *scripted
 	f := storage.NewFactory("scripted", func(none) plugin.Description { return plugin.Description{Facets: []string{storage.FacetRawLog}} },
@@ -120,9 +120,11 @@ func oneBatch(at message.Position, free func(*storage.Batch)) *storage.Batch {
 }
 
 // TestErrorsOfAppend: a refused batch is freed once, and says why.
-func TestErrorsOfAppend(t *testing.T) {
+func TestErrorsOfAppend(t *testing.T) { everyWay(t, errorsOfAppend) }
+
+func errorsOfAppend(t *testing.T, newPair maker) {
 	causes := make(chan error, 1)
-	s, _ := script(t, storage.Events{}, func(s *scripted) {
+	s, _ := script(t, newPair, storage.Events{}, func(s *scripted) {
 		s.appended = func(context.Context, *scripted, *storage.Batch) error { return <-causes }
 	})
 	for _, cause := range []error{storage.ErrFull, storage.ErrFenced, storage.ErrGap, storage.ErrTooLarge, storage.ErrReadOnly, storage.ErrFailed} {
@@ -137,9 +139,11 @@ func TestErrorsOfAppend(t *testing.T) {
 
 // TestContextsCross: the end of a caller's context reaches the plugin; calls
 // that change the log end with the plugin's word.
-func TestContextsCross(t *testing.T) {
+func TestContextsCross(t *testing.T) { everyWay(t, contextsCross) }
+
+func contextsCross(t *testing.T, newPair maker) {
 	entered, left := make(chan struct{}), make(chan error, 1)
-	s, _ := script(t, storage.Events{}, func(s *scripted) {
+	s, _ := script(t, newPair, storage.Events{}, func(s *scripted) {
 		s.block = func(ctx context.Context) error {
 			entered <- struct{}{}
 			<-ctx.Done()
@@ -182,7 +186,9 @@ func TestContextsCross(t *testing.T) {
 }
 
 // TestEventsInOrder mixes events of calls, of the answer itself and of nobody.
-func TestEventsInOrder(t *testing.T) {
+func TestEventsInOrder(t *testing.T) { everyWay(t, eventsInOrder) }
+
+func eventsInOrder(t *testing.T, newPair maker) {
 	var mu sync.Mutex
 	var told []string
 	var s storage.Store
@@ -207,7 +213,7 @@ func TestEventsInOrder(t *testing.T) {
 		Expired:   func(message.Position) { note("expired") },
 		Failed:    func(err error) { failed <- err },
 	}
-	s, inner := script(t, e, func(s *scripted) {
+	s, inner := script(t, newPair, e, func(s *scripted) {
 		s.publish = func(s *scripted, upTo message.Position) error {
 			s.p.Events.Expired(0)
 			s.set(func(st *storage.State) { st.Published = upTo })
@@ -237,11 +243,13 @@ func TestEventsInOrder(t *testing.T) {
 }
 
 // TestUnitsOfTheLogBefore: what the host did not append comes with its units.
-func TestUnitsOfTheLogBefore(t *testing.T) {
+func TestUnitsOfTheLogBefore(t *testing.T) { everyWay(t, unitsOfTheLogBefore) }
+
+func unitsOfTheLogBefore(t *testing.T, newPair maker) {
 	before := []message.Unit{{Queue: message.Queue{Topic: "old", ID: 1}, At: 0, Size: 50}, {Queue: message.Queue{Topic: "old", ID: 1}, At: 50, Size: 50}}
 	var got []message.Unit
 	freed := 0
-	s, _ := script(t, storage.Events{Published: func(_ message.Position, u []message.Unit) { got = append(got, u...) }}, func(s *scripted) {
+	s, _ := script(t, newPair, storage.Events{Published: func(_ message.Position, u []message.Unit) { got = append(got, u...) }}, func(s *scripted) {
 		s.state.Tail = 100
 		s.publish = func(s *scripted, upTo message.Position) error {
 			s.set(func(st *storage.State) { st.Published = upTo })
@@ -264,8 +272,10 @@ func TestUnitsOfTheLogBefore(t *testing.T) {
 }
 
 // TestDamageIsSeen: damage found later reaches the host's State.
-func TestDamageIsSeen(t *testing.T) {
-	s, inner := script(t, storage.Events{}, nil)
+func TestDamageIsSeen(t *testing.T) { everyWay(t, damageIsSeen) }
+
+func damageIsSeen(t *testing.T, newPair maker) {
+	s, inner := script(t, newPair, storage.Events{}, nil)
 	d := []storage.Damage{{From: 1, To: 2, File: "f", Reason: "r"}}
 	inner.set(func(st *storage.State) { st.Damaged = d })
 	require.NoError(t, s.Append(t.Context(), oneBatch(0, nil)))
@@ -277,7 +287,9 @@ func TestDamageIsSeen(t *testing.T) {
 }
 
 // TestConnectionLost: the plugin's half ends without a word.
-func TestConnectionLost(t *testing.T) {
+func TestConnectionLost(t *testing.T) { everyWay(t, connectionLost) }
+
+func connectionLost(t *testing.T, newPair maker) {
 	p := newPair(t, memory.NewFactory())
 	failed := make(chan error, 2)
 	s, err := storagewire.NewFactory(memory.Name, p).Build(t.Context(), storage.Params{

@@ -28,6 +28,15 @@
 // come last in their frame, so that they are written from and read to where they
 // are: a batch crosses with one system call at each side.
 //
+// # The stream
+//
+// A plugin that does not speak the data sockets, because it is written in another
+// language, answers Open without a socket and serves the stream Data (stream.proto):
+// what the frames carry, as protobuf messages, on one gRPC stream for each
+// instance. At the host a translator stands between the store and the stream, so
+// that all else here is true of both forms. It costs a copy more at either end,
+// and what gRPC costs.
+//
 // # Events
 //
 // Events are one ordered stream: each has a number, and the host delivers them
@@ -54,7 +63,10 @@
 // # Limits
 //
 // A frame holds at most 1 GiB. There is no other limit on records: gRPC's 4 MiB
-// do not apply, because payload does not use it.
+// do not apply, because payload does not use it, and because the stream lifts them
+// at the host's end. A plugin that keeps a limit of its own at the other end
+// announces it; the host refuses what is larger with storage.ErrTooLarge, naming
+// both.
 //
 // What does not cross: Logger (the plugin logs to stderr, the host re-labels),
 // Meter and Clock (the plugin has its own).

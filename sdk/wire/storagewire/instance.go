@@ -33,8 +33,10 @@ type instance struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	ready  chan struct{} // both connections are there
-	log    data.Sender
-	read   data.Sender
+	// attached: the stream Data is there.
+	attached bool
+	log      data.Sender
+	read     data.Sender
 
 	version struct {
 		sync.Mutex
@@ -61,8 +63,13 @@ func (i *instance) accept() {
 	if err != nil {
 		return
 	}
-	i.log.Conn, i.read.Conn = conns[0], conns[1]
-	for _, c := range conns {
+	i.connect(conns[0], conns[1])
+}
+
+// connect serves the two connections until the instance ends.
+func (i *instance) connect(log, read io.ReadWriteCloser) {
+	i.log.Conn, i.read.Conn = log, read
+	for _, c := range []io.Closer{log, read} {
 		i.tasks.Go(func() {
 			<-i.ctx.Done()
 			_ = c.Close()

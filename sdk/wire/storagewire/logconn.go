@@ -3,7 +3,7 @@ package storagewire
 import (
 	"context"
 	"fmt"
-	"net"
+	"io"
 	"sync"
 	"time"
 
@@ -23,7 +23,7 @@ type logConn struct {
 	topics data.TopicWriter
 }
 
-func (l *logConn) open(c net.Conn) {
+func (l *logConn) open(c io.ReadWriteCloser) {
 	l.send.Conn, l.in = c, data.NewReader(c, kindEvent)
 }
 

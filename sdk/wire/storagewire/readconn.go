@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"sync"
 
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -23,7 +22,7 @@ type readConn struct {
 	over error // no answer will come
 }
 
-func (r *readConn) open(c net.Conn) {
+func (r *readConn) open(c io.ReadWriteCloser) {
 	r.send.Conn, r.wait = c, map[uint64]*call{}
 }
 

@@ -27,6 +27,7 @@ type Server struct {
 	last      uint64
 	instances map[uint64]*instance
 	closed    bool
+	stream    bool // in place of data sockets
 }
 
 var _ wire.Served = (*Server)(nil)
@@ -129,21 +130,28 @@ func (s *Server) open(ctx context.Context, r *storagepb.OpenRequest) (*storagepb
 		return nil, err
 	}
 	i.caps = i.store.Capabilities()
-	if i.ln, err = data.Listen(r.GetSocketDir()); err != nil {
-		return nil, err
+	out := &storagepb.OpenResponse{Capabilities: toCapabilities(i.caps)}
+	if !s.stream {
+		if i.ln, err = data.Listen(r.GetSocketDir()); err != nil {
+			return nil, err
+		}
+		out.Socket, out.Nonce = i.ln.Path, i.ln.Nonce
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		i.ln.Close()
+		if i.ln != nil {
+			i.ln.Close()
+		}
 		return nil, storage.ErrNotRunning
 	}
 	s.last++
+	out.Instance = s.last
 	s.instances[s.last] = i
-	i.tasks.Go(i.accept)
-	return &storagepb.OpenResponse{
-		Instance: s.last, Capabilities: toCapabilities(i.caps), Socket: i.ln.Path, Nonce: i.ln.Nonce,
-	}, nil
+	if i.ln != nil {
+		i.tasks.Go(i.accept)
+	}
+	return out, nil
 }
 
 // Start implements storagepb.StorageServer.

@@ -149,8 +149,10 @@ func (s *store) Start(ctx context.Context) (err error) {
 
 // open makes the instance and connects to it.
 func (s *store) open(ctx context.Context) error {
+	var r *storagepb.OpenResponse
 	conns, err := data.Connect(ctx, fmt.Sprintf("storage plugin %q", s.h.name), roles, func(dir string) (string, []byte, error) {
-		r, err := storagepb.NewStorageClient(s.proc.Conn()).Open(ctx, &storagepb.OpenRequest{
+		var err error
+		r, err = storagepb.NewStorageClient(s.proc.Conn()).Open(ctx, &storagepb.OpenRequest{
 			Plugin: s.h.name, Config: s.raw, Params: toParams(&s.p), SocketDir: dir,
 		})
 		if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
@@ -161,6 +163,15 @@ func (s *store) open(ctx context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	if conns == nil { // a plugin without sockets
+		log, read, err := openStream(s.proc.Conn(), s.h.name, r, s.spawn)
+		if err != nil {
+			return fmt.Errorf("open the stream of storage plugin %q: %w: %w", s.h.name, plugin.ErrUnavailable, err)
+		}
+		s.log.open(log)
+		s.read.open(read)
+		return nil
 	}
 	s.log.open(conns[0])
 	s.read.open(conns[1])

@@ -153,7 +153,7 @@ func GiveBuffer(b *[]byte) {
 // Sender writes frames to a connection, each with one system call. Safe for
 // concurrent use.
 type Sender struct {
-	Conn net.Conn
+	Conn io.ReadWriteCloser
 
 	mu   sync.Mutex
 	vec  net.Buffers

@@ -99,7 +99,8 @@ func (l *Listener) hello(c net.Conn) (byte, error) {
 // Connect is the host's end: it calls open with a directory for the socket, which
 // nobody else may enter, and connects once for each role. The directory is gone
 // when it returns: nobody else needs it, and nothing is left behind whoever is
-// killed. what names the plugin in errors.
+// killed. what names the plugin in errors. When open gives no path, there is
+// nothing to connect to: nil.
 func Connect(ctx context.Context, what, roles string, open func(dir string) (path string, nonce []byte, err error)) ([]net.Conn, error) {
 	dir, err := os.MkdirTemp("", "hardpoint-") // mode 0700
 	if err != nil {
@@ -109,6 +110,9 @@ func Connect(ctx context.Context, what, roles string, open func(dir string) (pat
 	path, nonce, err := open(dir)
 	if err != nil {
 		return nil, err
+	}
+	if path == "" {
+		return nil, nil
 	}
 	var d net.Dialer
 	var conns []net.Conn

@@ -4,11 +4,13 @@
 // 	protoc        v3.21.12
 // source: hardpoint/storage/v1/storage.proto
 
-// The control half of a storage plugin that runs in a process of its own.
+// A storage plugin that runs in a process of its own.
 //
-// gRPC carries what is rare and structured. Payload, and every call that
-// changes the log, goes over the data sockets that Open announces; their frames
-// are described in doc.go of the Go package storagewire.
+// Control, which is rare and structured, goes over the calls below. Payload, and
+// every call that changes the log, goes over the data sockets that Open announces,
+// whose frames are described in doc.go of the Go package storagewire; or, when it
+// announces none, over the stream Data (stream.proto), which any language with
+// gRPC can serve.
 
 package storagepb
 
@@ -349,8 +351,12 @@ type OpenResponse struct {
 	Instance     uint64                 `protobuf:"varint,2,opt,name=instance,proto3" json:"instance,omitempty"`
 	Capabilities *Capabilities          `protobuf:"bytes,3,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// socket is the path of the data socket, nonce what a connection begins with.
-	Socket        string `protobuf:"bytes,4,opt,name=socket,proto3" json:"socket,omitempty"`
-	Nonce         []byte `protobuf:"bytes,5,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// No socket: the plugin offers the stream Data.
+	Socket string `protobuf:"bytes,4,opt,name=socket,proto3" json:"socket,omitempty"`
+	Nonce  []byte `protobuf:"bytes,5,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// max_message bounds one DataRequest in bytes, for a plugin whose gRPC does;
+	// 0: 1 GiB. The host refuses larger batches by name.
+	MaxMessage    int64 `protobuf:"varint,6,opt,name=max_message,json=maxMessage,proto3" json:"max_message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -418,6 +424,13 @@ func (x *OpenResponse) GetNonce() []byte {
 		return x.Nonce
 	}
 	return nil
+}
+
+func (x *OpenResponse) GetMaxMessage() int64 {
+	if x != nil {
+		return x.MaxMessage
+	}
+	return 0
 }
 
 type StartRequest struct {
@@ -1189,7 +1202,7 @@ var File_hardpoint_storage_v1_storage_proto protoreflect.FileDescriptor
 
 const file_hardpoint_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
-	"\"hardpoint/storage/v1/storage.proto\x12\x14hardpoint.storage.v1\x1a hardpoint/plugin/v1/plugin.proto\"\xc2\x01\n" +
+	"\"hardpoint/storage/v1/storage.proto\x12\x14hardpoint.storage.v1\x1a hardpoint/plugin/v1/plugin.proto\x1a!hardpoint/storage/v1/stream.proto\"\xc2\x01\n" +
 	"\x06Params\x129\n" +
 	"\bsettings\x18\x01 \x01(\v2\x1d.hardpoint.plugin.v1.SettingsR\bsettings\x12\x18\n" +
 	"\asegment\x18\x02 \x01(\x03R\asegment\x12)\n" +
@@ -1211,13 +1224,15 @@ const file_hardpoint_storage_v1_storage_proto_rawDesc = "" +
 	"\x06config\x18\x02 \x01(\fR\x06config\x124\n" +
 	"\x06params\x18\x03 \x01(\v2\x1c.hardpoint.storage.v1.ParamsR\x06params\x12\x1d\n" +
 	"\n" +
-	"socket_dir\x18\x04 \x01(\tR\tsocketDir\"\xd8\x01\n" +
+	"socket_dir\x18\x04 \x01(\tR\tsocketDir\"\xf9\x01\n" +
 	"\fOpenResponse\x126\n" +
 	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\x04R\binstance\x12F\n" +
 	"\fcapabilities\x18\x03 \x01(\v2\".hardpoint.storage.v1.CapabilitiesR\fcapabilities\x12\x16\n" +
 	"\x06socket\x18\x04 \x01(\tR\x06socket\x12\x14\n" +
-	"\x05nonce\x18\x05 \x01(\fR\x05nonce\"*\n" +
+	"\x05nonce\x18\x05 \x01(\fR\x05nonce\x12\x1f\n" +
+	"\vmax_message\x18\x06 \x01(\x03R\n" +
+	"maxMessage\"*\n" +
 	"\fStartRequest\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\x04R\binstance\"}\n" +
 	"\rStartResponse\x126\n" +
@@ -1267,10 +1282,11 @@ const file_hardpoint_storage_v1_storage_proto_rawDesc = "" +
 	"\x03max\x18\x06 \x01(\x05R\x03max\"V\n" +
 	"\fFindResponse\x126\n" +
 	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\x12\x0e\n" +
-	"\x02at\x18\x02 \x03(\x03R\x02at2\xd3\x04\n" +
+	"\x02at\x18\x02 \x03(\x03R\x02at2\xa6\x05\n" +
 	"\aStorage\x12P\n" +
 	"\x05Probe\x12\".hardpoint.storage.v1.ProbeRequest\x1a#.hardpoint.storage.v1.ProbeResponse\x12M\n" +
-	"\x04Open\x12!.hardpoint.storage.v1.OpenRequest\x1a\".hardpoint.storage.v1.OpenResponse\x12P\n" +
+	"\x04Open\x12!.hardpoint.storage.v1.OpenRequest\x1a\".hardpoint.storage.v1.OpenResponse\x12Q\n" +
+	"\x04Data\x12!.hardpoint.storage.v1.DataRequest\x1a\".hardpoint.storage.v1.DataResponse(\x010\x01\x12P\n" +
 	"\x05Start\x12\".hardpoint.storage.v1.StartRequest\x1a#.hardpoint.storage.v1.StartResponse\x12Y\n" +
 	"\bShutdown\x12%.hardpoint.storage.v1.ShutdownRequest\x1a&.hardpoint.storage.v1.ShutdownResponse\x12P\n" +
 	"\x05State\x12\".hardpoint.storage.v1.StateRequest\x1a#.hardpoint.storage.v1.StateResponse\x12Y\n" +
@@ -1312,6 +1328,8 @@ var file_hardpoint_storage_v1_storage_proto_goTypes = []any{
 	(*FindResponse)(nil),      // 18: hardpoint.storage.v1.FindResponse
 	(*pluginpb.Settings)(nil), // 19: hardpoint.plugin.v1.Settings
 	(*pluginpb.Failure)(nil),  // 20: hardpoint.plugin.v1.Failure
+	(*DataRequest)(nil),       // 21: hardpoint.storage.v1.DataRequest
+	(*DataResponse)(nil),      // 22: hardpoint.storage.v1.DataResponse
 }
 var file_hardpoint_storage_v1_storage_proto_depIdxs = []int32{
 	19, // 0: hardpoint.storage.v1.Params.settings:type_name -> hardpoint.plugin.v1.Settings
@@ -1332,20 +1350,22 @@ var file_hardpoint_storage_v1_storage_proto_depIdxs = []int32{
 	20, // 15: hardpoint.storage.v1.FindResponse.failure:type_name -> hardpoint.plugin.v1.Failure
 	1,  // 16: hardpoint.storage.v1.Storage.Probe:input_type -> hardpoint.storage.v1.ProbeRequest
 	4,  // 17: hardpoint.storage.v1.Storage.Open:input_type -> hardpoint.storage.v1.OpenRequest
-	6,  // 18: hardpoint.storage.v1.Storage.Start:input_type -> hardpoint.storage.v1.StartRequest
-	8,  // 19: hardpoint.storage.v1.Storage.Shutdown:input_type -> hardpoint.storage.v1.ShutdownRequest
-	10, // 20: hardpoint.storage.v1.Storage.State:input_type -> hardpoint.storage.v1.StateRequest
-	14, // 21: hardpoint.storage.v1.Storage.Segments:input_type -> hardpoint.storage.v1.SegmentsRequest
-	17, // 22: hardpoint.storage.v1.Storage.Find:input_type -> hardpoint.storage.v1.FindRequest
-	2,  // 23: hardpoint.storage.v1.Storage.Probe:output_type -> hardpoint.storage.v1.ProbeResponse
-	5,  // 24: hardpoint.storage.v1.Storage.Open:output_type -> hardpoint.storage.v1.OpenResponse
-	7,  // 25: hardpoint.storage.v1.Storage.Start:output_type -> hardpoint.storage.v1.StartResponse
-	9,  // 26: hardpoint.storage.v1.Storage.Shutdown:output_type -> hardpoint.storage.v1.ShutdownResponse
-	11, // 27: hardpoint.storage.v1.Storage.State:output_type -> hardpoint.storage.v1.StateResponse
-	15, // 28: hardpoint.storage.v1.Storage.Segments:output_type -> hardpoint.storage.v1.SegmentsResponse
-	18, // 29: hardpoint.storage.v1.Storage.Find:output_type -> hardpoint.storage.v1.FindResponse
-	23, // [23:30] is the sub-list for method output_type
-	16, // [16:23] is the sub-list for method input_type
+	21, // 18: hardpoint.storage.v1.Storage.Data:input_type -> hardpoint.storage.v1.DataRequest
+	6,  // 19: hardpoint.storage.v1.Storage.Start:input_type -> hardpoint.storage.v1.StartRequest
+	8,  // 20: hardpoint.storage.v1.Storage.Shutdown:input_type -> hardpoint.storage.v1.ShutdownRequest
+	10, // 21: hardpoint.storage.v1.Storage.State:input_type -> hardpoint.storage.v1.StateRequest
+	14, // 22: hardpoint.storage.v1.Storage.Segments:input_type -> hardpoint.storage.v1.SegmentsRequest
+	17, // 23: hardpoint.storage.v1.Storage.Find:input_type -> hardpoint.storage.v1.FindRequest
+	2,  // 24: hardpoint.storage.v1.Storage.Probe:output_type -> hardpoint.storage.v1.ProbeResponse
+	5,  // 25: hardpoint.storage.v1.Storage.Open:output_type -> hardpoint.storage.v1.OpenResponse
+	22, // 26: hardpoint.storage.v1.Storage.Data:output_type -> hardpoint.storage.v1.DataResponse
+	7,  // 27: hardpoint.storage.v1.Storage.Start:output_type -> hardpoint.storage.v1.StartResponse
+	9,  // 28: hardpoint.storage.v1.Storage.Shutdown:output_type -> hardpoint.storage.v1.ShutdownResponse
+	11, // 29: hardpoint.storage.v1.Storage.State:output_type -> hardpoint.storage.v1.StateResponse
+	15, // 30: hardpoint.storage.v1.Storage.Segments:output_type -> hardpoint.storage.v1.SegmentsResponse
+	18, // 31: hardpoint.storage.v1.Storage.Find:output_type -> hardpoint.storage.v1.FindResponse
+	24, // [24:32] is the sub-list for method output_type
+	16, // [16:24] is the sub-list for method input_type
 	16, // [16:16] is the sub-list for extension type_name
 	16, // [16:16] is the sub-list for extension extendee
 	0,  // [0:16] is the sub-list for field type_name
@@ -1356,6 +1376,7 @@ func file_hardpoint_storage_v1_storage_proto_init() {
 	if File_hardpoint_storage_v1_storage_proto != nil {
 		return
 	}
+	file_hardpoint_storage_v1_stream_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -4,11 +4,13 @@
 // - protoc             v3.21.12
 // source: hardpoint/storage/v1/storage.proto
 
-// The control half of a storage plugin that runs in a process of its own.
+// A storage plugin that runs in a process of its own.
 //
-// gRPC carries what is rare and structured. Payload, and every call that
-// changes the log, goes over the data sockets that Open announces; their frames
-// are described in doc.go of the Go package storagewire.
+// Control, which is rare and structured, goes over the calls below. Payload, and
+// every call that changes the log, goes over the data sockets that Open announces,
+// whose frames are described in doc.go of the Go package storagewire; or, when it
+// announces none, over the stream Data (stream.proto), which any language with
+// gRPC can serve.
 
 package storagepb
 
@@ -27,6 +29,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Storage_Probe_FullMethodName    = "/hardpoint.storage.v1.Storage/Probe"
 	Storage_Open_FullMethodName     = "/hardpoint.storage.v1.Storage/Open"
+	Storage_Data_FullMethodName     = "/hardpoint.storage.v1.Storage/Data"
 	Storage_Start_FullMethodName    = "/hardpoint.storage.v1.Storage/Start"
 	Storage_Shutdown_FullMethodName = "/hardpoint.storage.v1.Storage/Shutdown"
 	Storage_State_FullMethodName    = "/hardpoint.storage.v1.Storage/State"
@@ -42,9 +45,13 @@ type StorageClient interface {
 	// nothing.
 	Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeResponse, error)
 	// Open makes an instance that is not started, and a listener for its data
-	// sockets.
+	// sockets if it has them.
 	Open(ctx context.Context, in *OpenRequest, opts ...grpc.CallOption) (*OpenResponse, error)
-	// Start starts an instance whose data sockets are connected.
+	// Data is the payload's stream of one instance that has no data sockets. The
+	// host opens it once, between Open and Start.
+	Data(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[DataRequest, DataResponse], error)
+	// Start starts an instance whose data sockets, or stream, are connected. The
+	// stream may come a moment later than the call.
 	Start(ctx context.Context, in *StartRequest, opts ...grpc.CallOption) (*StartResponse, error)
 	// Shutdown stops an instance, started or not, and forgets it. Unknown ones
 	// are no error.
@@ -84,6 +91,19 @@ func (c *storageClient) Open(ctx context.Context, in *OpenRequest, opts ...grpc.
 	}
 	return out, nil
 }
+
+func (c *storageClient) Data(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[DataRequest, DataResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Storage_ServiceDesc.Streams[0], Storage_Data_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DataRequest, DataResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Storage_DataClient = grpc.BidiStreamingClient[DataRequest, DataResponse]
 
 func (c *storageClient) Start(ctx context.Context, in *StartRequest, opts ...grpc.CallOption) (*StartResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -143,9 +163,13 @@ type StorageServer interface {
 	// nothing.
 	Probe(context.Context, *ProbeRequest) (*ProbeResponse, error)
 	// Open makes an instance that is not started, and a listener for its data
-	// sockets.
+	// sockets if it has them.
 	Open(context.Context, *OpenRequest) (*OpenResponse, error)
-	// Start starts an instance whose data sockets are connected.
+	// Data is the payload's stream of one instance that has no data sockets. The
+	// host opens it once, between Open and Start.
+	Data(grpc.BidiStreamingServer[DataRequest, DataResponse]) error
+	// Start starts an instance whose data sockets, or stream, are connected. The
+	// stream may come a moment later than the call.
 	Start(context.Context, *StartRequest) (*StartResponse, error)
 	// Shutdown stops an instance, started or not, and forgets it. Unknown ones
 	// are no error.
@@ -171,6 +195,9 @@ func (UnimplementedStorageServer) Probe(context.Context, *ProbeRequest) (*ProbeR
 }
 func (UnimplementedStorageServer) Open(context.Context, *OpenRequest) (*OpenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Open not implemented")
+}
+func (UnimplementedStorageServer) Data(grpc.BidiStreamingServer[DataRequest, DataResponse]) error {
+	return status.Error(codes.Unimplemented, "method Data not implemented")
 }
 func (UnimplementedStorageServer) Start(context.Context, *StartRequest) (*StartResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Start not implemented")
@@ -243,6 +270,13 @@ func _Storage_Open_Handler(srv interface{}, ctx context.Context, dec func(interf
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _Storage_Data_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(StorageServer).Data(&grpc.GenericServerStream[DataRequest, DataResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Storage_DataServer = grpc.BidiStreamingServer[DataRequest, DataResponse]
 
 func _Storage_Start_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StartRequest)
@@ -370,6 +404,13 @@ var Storage_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Storage_Find_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Data",
+			Handler:       _Storage_Data_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "hardpoint/storage/v1/storage.proto",
 }
