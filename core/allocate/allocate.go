@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 )
@@ -54,8 +55,20 @@ type Assignment struct {
 
 // Allocator is the allocation contract. Allocate neither keeps nor changes the
 // request. It is safe for concurrent use. ErrRequest for a bad request.
+//
+// One that holds something, such as the process that it runs in, is an io.Closer,
+// too: the host calls [Close] when it needs the allocator no more.
 type Allocator interface {
 	Allocate(ctx context.Context, r *Request) (Assignment, error)
+}
+
+// Close closes an allocator that is an io.Closer; of others it does nothing.
+// Calls under way end first, later ones fail.
+func Close(a Allocator) error {
+	if c, ok := a.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
 }
 
 // Check returns an error matching ErrRequest when r is unusable; allocators call
@@ -75,6 +88,25 @@ func (r *Request) Check() error {
 				return fmt.Errorf("%w: member %q owns queue %d of %d", ErrRequest, m.ClientID, q, len(r.Queues))
 			}
 		}
+	}
+	return nil
+}
+
+// Check returns an error when a is no answer to r: an owner for each queue, a
+// member or -1, and a reason for each queue or none at all. Whoever takes an
+// assignment from an allocator of others calls it.
+func (a *Assignment) Check(r *Request) error {
+	if len(a.Owner) != len(r.Queues) {
+		return fmt.Errorf("the assignment of group %q has %d owners for %d queues", r.Group, len(a.Owner), len(r.Queues))
+	}
+	for i, o := range a.Owner {
+		if o < -1 || o >= len(r.Members) {
+			q := r.Queues[i]
+			return fmt.Errorf("the assignment of group %q gives queue %d (%s, %s, %d) to member %d of %d", r.Group, i, q.Topic, q.Broker, q.ID, o, len(r.Members))
+		}
+	}
+	if len(a.Why) != 0 && len(a.Why) != len(r.Queues) {
+		return fmt.Errorf("the assignment of group %q has %d reasons for %d queues", r.Group, len(a.Why), len(r.Queues))
 	}
 	return nil
 }

@@ -67,6 +67,9 @@ func (p *Pair) Conn() grpc.ClientConnInterface { return p.conn }
 // Gone implements wire.Process.
 func (p *Pair) Gone() <-chan struct{} { return p.gone }
 
+// Retired implements wire.Process: nothing takes the place of a Pair.
+func (p *Pair) Retired() <-chan struct{} { return nil }
+
 // Cause implements wire.Process.
 func (p *Pair) Cause() error { return plugin.ErrUnavailable }
 

@@ -21,21 +21,27 @@ import (
 
 // launcher owns the process of one factory.
 type launcher struct {
-	name string
-	cmd  Command
-	o    Options
+	kind, name, contract string
+	o                    Options
 
 	mu  sync.Mutex
+	cmd Command // of the next process
 	cur *process
+
+	built     []plugin.Raw // configurations of instances, the newest last
+	described plugin.Raw   // the last configuration that was checked
 }
 
 // process is a launched one.
 type process struct {
 	l      *launcher
+	cmd    Command
 	client *goplugin.Client
 	conn   *grpc.ClientConn
 	run    *runner
 	out    *pump
+	// retired is closed when another process took its place.
+	retired chan struct{}
 
 	// under launcher.mu
 	users int
@@ -57,7 +63,7 @@ func (l *launcher) Acquire(ctx context.Context, log *slog.Logger) (wire.Process,
 		p.out.use(log)
 		return p, nil
 	}
-	p, err := l.launch(ctx, log)
+	p, err := l.launch(ctx, l.cmd, log)
 	if err != nil {
 		return nil, err
 	}
@@ -67,16 +73,16 @@ func (l *launcher) Acquire(ctx context.Context, log *slog.Logger) (wire.Process,
 }
 
 // launch starts a process and shakes hands with it.
-func (l *launcher) launch(ctx context.Context, log *slog.Logger) (*process, error) {
-	p := &process{l: l, out: newPump(l.name, log)}
-	p.run = newRunner(l.cmd, p.out)
+func (l *launcher) launch(ctx context.Context, cmd Command, log *slog.Logger) (*process, error) {
+	p := &process{l: l, cmd: cmd, out: newPump(l.name, log), retired: make(chan struct{})}
+	p.run = newRunner(cmd, p.out)
 	var sockets string
 	p.client = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  wire.Handshake(),
 		VersionedPlugins: wire.Plugins(nil),
 		RunnerFunc: func(_ hclog.Logger, spec *exec.Cmd, dir string) (goplugin_runner.Runner, error) {
 			sockets = dir
-			p.run.cmd.Env = append(environment(l.cmd.Env), spec.Env...)
+			p.run.cmd.Env = append(environment(cmd.Env), spec.Env...)
 			return p.run, nil
 		},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
@@ -100,7 +106,7 @@ func (l *launcher) launch(ctx context.Context, log *slog.Logger) (*process, erro
 		p.client.Kill()
 		_ = p.run.wait()
 		p.out.stop()
-		return nil, fmt.Errorf("%w: the process of plugin %q (%s) did not start: %w%s", plugin.ErrUnavailable, l.name, l.cmd.Path, err, p.epilogue())
+		return nil, fmt.Errorf("%w: the process of plugin %q (%s) did not start: %w%s", plugin.ErrUnavailable, l.name, cmd.Path, err, p.epilogue())
 	}
 	_ = os.RemoveAll(sockets) // connected: nothing is left behind whoever is killed
 	return p, nil
@@ -131,6 +137,9 @@ func (p *process) Conn() grpc.ClientConnInterface { return p.conn }
 
 // Gone implements wire.Process.
 func (p *process) Gone() <-chan struct{} { return p.run.exited }
+
+// Retired implements wire.Process.
+func (p *process) Retired() <-chan struct{} { return p.retired }
 
 // causeTime bounds the wait for the end of a process whose connections broke.
 const causeTime = 2 * time.Second
@@ -167,7 +176,7 @@ func (p *process) Release(linger bool) {
 		l.mu.Unlock()
 		return
 	}
-	if linger && l.o.Linger > 0 && p.run.alive() {
+	if linger && l.o.Linger > 0 && l.cur == p && p.run.alive() {
 		p.idle = time.AfterFunc(l.o.Linger, p.expire)
 		l.mu.Unlock()
 		return

@@ -30,8 +30,10 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
+	"github.com/hardpointmq/hardpoint/core/allocate"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
 )
 
@@ -39,16 +41,24 @@ import (
 type Options struct {
 	// Storage are the storage plugins, told apart by their names.
 	Storage []storage.Factory
+	// Allocate are the allocators.
+	Allocate []allocate.Factory
 }
 
 // Storage makes Options of storage plugins.
 func Storage(f ...storage.Factory) Options { return Options{Storage: f} }
+
+// Allocate makes Options of allocators.
+func Allocate(f ...allocate.Factory) Options { return Options{Allocate: f} }
 
 // served are the plugin's halves of the kinds that there are plugins of.
 func (o *Options) served(l wire.Loggers) []wire.Served {
 	var all []wire.Served
 	if len(o.Storage) > 0 {
 		all = append(all, storagewire.NewServer(l, o.Storage...))
+	}
+	if len(o.Allocate) > 0 {
+		all = append(all, allocatewire.NewServer(l, o.Allocate...))
 	}
 	return all
 }

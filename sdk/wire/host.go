@@ -26,6 +26,9 @@ type Process interface {
 	Conn() grpc.ClientConnInterface
 	// Gone is closed when the process has ended.
 	Gone() <-chan struct{}
+	// Retired is closed when another process has taken the place of this one,
+	// which still runs: a user that can should acquire that one and release this.
+	Retired() <-chan struct{}
 	// Cause says why the process is gone, as an error that matches
 	// plugin.ErrUnavailable. It waits a moment for the process to end.
 	Cause() error
@@ -47,6 +50,10 @@ func Describe(ctx context.Context, l Launcher, log *slog.Logger, kind, name, con
 		return plugin.Description{}, err
 	}
 	d := r.GetDescription()
+	if d.GetName() != name {
+		return plugin.Description{}, fmt.Errorf("%w: %s plugin %q describes itself as %q; this is a fault of the plugin",
+			plugin.ErrUnavailable, kind, name, d.GetName())
+	}
 	if d.GetContract() != contract {
 		return plugin.Description{}, fmt.Errorf("%w: %s plugin %q speaks contract %q, this host %q; take a plugin built for it",
 			plugin.ErrUnavailable, kind, name, d.GetContract(), contract)

@@ -103,3 +103,20 @@ func TestTimeout(t *testing.T) {
 	_, err := allocatemw.Timeout(slow, time.Millisecond).Allocate(t.Context(), allocatetest.Make(4, 2))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
+
+// closer counts how often it is closed.
+type closer struct {
+	allocate.Func
+	closed int
+}
+
+func (c *closer) Close() error { c.closed++; return nil }
+
+// TestClose: what an allocator holds is given back through all decorators.
+func TestClose(t *testing.T) {
+	c := &closer{Func: deal}
+	a := allocatemw.Timeout(allocatemw.Faults(allocatemw.Metrics(c, plugin.Settings{}), nil), time.Minute)
+	require.NoError(t, allocate.Close(a))
+	require.Equal(t, 1, c.closed)
+	require.NoError(t, allocate.Close(allocatemw.Timeout(allocate.Func(deal), time.Minute)), "nothing to close")
+}

@@ -1,0 +1,269 @@
+package allocatewire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hardpointmq/hardpoint/core/allocate"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire/allocatepb"
+)
+
+// NewFactory makes the host's half: a factory whose allocators live in a process.
+// What it builds is closed with allocate.Close.
+func NewFactory(name string, l wire.Launcher) allocate.Factory {
+	describe := func(ctx context.Context, log plugin.Settings, raw plugin.Raw) (plugin.Description, error) {
+		return wire.Describe(ctx, l, log.Logger, wire.Allocate, name, allocate.Contract, raw)
+	}
+	return plugin.NewRawFactory(name,
+		func(ctx context.Context, raw plugin.Raw) (plugin.Description, error) {
+			return describe(ctx, plugin.Settings{}, raw)
+		},
+		func(ctx context.Context, p allocate.Params, raw plugin.Raw) (allocate.Allocator, error) {
+			p.Settings = p.WithDefaults()
+			if _, err := describe(ctx, p.Settings, raw); err != nil {
+				return nil, err
+			}
+			a := &allocator{name: name, launcher: l, settings: p.Settings, raw: raw, opening: make(chan struct{}, 1)}
+			s, err := a.session(ctx) // now, so that a constructor that fails does so here
+			if err != nil {
+				return nil, err
+			}
+			a.release(s)
+			return a, nil
+		})
+}
+
+// allocator is the host's proxy of an allocator in a plugin process.
+type allocator struct {
+	name     string
+	launcher wire.Launcher
+	settings plugin.Settings
+	raw      plugin.Raw
+	opening  chan struct{} // holds an element while a session is opened
+	sessions sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	cur    *session
+}
+
+// session is an instance in one process.
+type session struct {
+	proc wire.Process
+	id   uint64
+
+	// under allocator.mu
+	calls int
+	over  bool
+
+	left chan struct{} // closed when over
+	idle chan struct{} // closed when over and without calls
+}
+
+var errClosed = errors.New("the allocator is closed")
+
+// closeTime bounds the call that closes an instance.
+const closeTime = 5 * time.Second
+
+// Close implements io.Closer. It waits for calls under way.
+func (a *allocator) Close() error {
+	a.mu.Lock()
+	a.closed = true
+	s := a.cur
+	a.mu.Unlock()
+	if s != nil {
+		a.leave(s)
+	}
+	a.sessions.Wait()
+	return nil
+}
+
+// Allocate implements allocate.Allocator.
+func (a *allocator) Allocate(ctx context.Context, r *allocate.Request) (allocate.Assignment, error) {
+	if err := r.Check(); err != nil {
+		return allocate.Assignment{}, err
+	}
+	m := toRequest(r)
+	for again := false; ; again = true {
+		s, err := a.session(ctx)
+		if err != nil {
+			return allocate.Assignment{}, err
+		}
+		m.Instance = s.id
+		answer, rpc := allocatepb.NewAllocateClient(s.proc.Conn()).Allocate(ctx, m)
+		err = wire.FromRPC(ctx, rpc, answer.GetFailure())
+		switch {
+		case err == nil:
+			a.release(s)
+			out, err := fromAnswer(answer, r)
+			if err != nil {
+				err = faulty(a.name, err)
+			}
+			return out, err
+		case !errors.Is(err, plugin.ErrUnavailable):
+			a.release(s)
+			return allocate.Assignment{}, err
+		}
+		a.leave(s)
+		err = a.cause(ctx, s.proc, rpc, err)
+		a.release(s)
+		if again || ctx.Err() != nil {
+			return allocate.Assignment{}, err
+		}
+		a.settings.Logger.Warn("an allocator's process was lost in a call; it is made again by another one", "plugin", a.name, "group", r.Group, "error", err)
+	}
+}
+
+// exitTime is how long a process whose connection broke may take to end.
+const exitTime = 2 * time.Second
+
+// cause waits for the end of a process that a call was lost with: only then
+// another one is launched in its place. It adds how the process ended.
+func (a *allocator) cause(ctx context.Context, proc wire.Process, rpc, err error) error {
+	if c := status.Code(rpc); c != codes.Unavailable && c != codes.Canceled {
+		return err
+	}
+	t := a.settings.Clock.NewTimer(exitTime)
+	defer t.Stop()
+	select {
+	case <-proc.Gone():
+		return proc.Cause()
+	case <-t.C():
+	case <-ctx.Done():
+	}
+	return err
+}
+
+// use gives the session under way to a call, nil when there is none.
+func (a *allocator) use() (*session, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil, errClosed
+	}
+	s := a.cur
+	if s == nil {
+		return nil, nil
+	}
+	select {
+	case <-s.proc.Gone():
+	case <-s.proc.Retired():
+	default:
+		s.calls++
+		return s, nil
+	}
+	a.leaveLocked(s)
+	return nil, nil
+}
+
+// session gives a session to a call, which releases it. It opens one when there
+// is none.
+func (a *allocator) session(ctx context.Context) (*session, error) {
+	if s, err := a.use(); s != nil || err != nil {
+		return s, err
+	}
+	select {
+	case a.opening <- struct{}{}:
+		defer func() { <-a.opening }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if s, err := a.use(); s != nil || err != nil { // another call has opened it
+		return s, err
+	}
+	proc, err := a.launcher.Acquire(ctx, a.settings.Logger)
+	if err != nil {
+		return nil, err
+	}
+	r, rpc := allocatepb.NewAllocateClient(proc.Conn()).Open(ctx, &allocatepb.OpenRequest{
+		Plugin: a.name, Config: a.raw, Settings: wire.ToSettings(&a.settings),
+	})
+	if err = wire.FromRPC(ctx, rpc, r.GetFailure()); err != nil {
+		err = a.cause(ctx, proc, rpc, err)
+		proc.Release(true)
+		return nil, fmt.Errorf("open allocate plugin %q: %w", a.name, err)
+	}
+	s := &session{proc: proc, id: r.GetInstance(), calls: 1, left: make(chan struct{}), idle: make(chan struct{})}
+	a.mu.Lock()
+	closed := a.closed
+	if !closed {
+		a.cur = s
+		a.sessions.Go(func() { a.watch(s) })
+	}
+	a.mu.Unlock()
+	if closed {
+		a.end(s)
+		return nil, errClosed
+	}
+	return s, nil
+}
+
+// watch ends a session when its process is of no more use, or nobody needs it.
+func (a *allocator) watch(s *session) {
+	select {
+	case <-s.proc.Gone():
+	case <-s.proc.Retired():
+	case <-s.left:
+	}
+	a.leave(s)
+	<-s.idle
+	a.end(s)
+}
+
+// end closes the instance and gives the process back.
+func (a *allocator) end(s *session) {
+	select {
+	case <-s.proc.Gone():
+	default:
+		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		defer cancel()
+		r, err := allocatepb.NewAllocateClient(s.proc.Conn()).Close(ctx, &allocatepb.CloseRequest{Instance: s.id})
+		if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
+			a.settings.Logger.Warn("an allocator did not close", "plugin", a.name, "error", err)
+		}
+	}
+	s.proc.Release(false)
+}
+
+// leave takes a session away from further calls.
+func (a *allocator) leave(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leaveLocked(s)
+}
+
+func (a *allocator) leaveLocked(s *session) {
+	if a.cur == s {
+		a.cur = nil
+	}
+	if s.over {
+		return
+	}
+	s.over = true
+	close(s.left)
+	if s.calls == 0 {
+		close(s.idle)
+	}
+}
+
+// release ends a call's use of a session.
+func (a *allocator) release(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.releaseLocked(s)
+}
+
+func (a *allocator) releaseLocked(s *session) {
+	s.calls--
+	if s.over && s.calls == 0 {
+		close(s.idle)
+	}
+}
