@@ -3,14 +3,11 @@
 package allocatetest
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"reflect"
-	"sort"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/allocate"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -46,15 +43,49 @@ type Promises struct {
 	Weights bool
 	// Zones: a queue whose zone has members goes to one of them.
 	Zones bool
+	// OnlyNeeded: when a member joins or leaves, queues move only to the one that
+	// joined or from the one that left.
+	OnlyNeeded bool
 }
 
-// Run runs the suite as subtests of TestConformance.
+// tb is what cases need of a *testing.T; the suite is tested with another one.
+type tb interface {
+	Helper()
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+type testCase struct {
+	name string
+	// promised, when not nil, says whether the allocator promises what is tested.
+	promised func(Promises) bool
+	run      func(t tb, a allocate.Allocator, h Harness)
+}
+
+var cases = []testCase{
+	{"refuses bad requests", nil, refuses},
+	{"properties", nil, properties},
+	{"settles", nil, settles},
+	{"many at once", nil, manyAtOnce},
+	{"context", nil, contextEnds},
+	{"few moves", func(p Promises) bool { return p.FewMoves }, fewMoves},
+	{"only needed", func(p Promises) bool { return p.OnlyNeeded }, onlyNeeded},
+	{"weights and zones", func(p Promises) bool { return p.Weights || p.Zones }, weighed},
+}
+
+// Run runs the suite as subtests of TestConformance, and closes the allocator.
 func Run(t *testing.T, h Harness) {
 	t.Run(h.Factory.Name()+"/"+h.Form+"/Allocator", func(t *testing.T) {
 		a, err := h.Factory.Build(t.Context(), allocate.Params{}, h.Config)
 		if err != nil {
 			t.Fatalf("Build: %v", err)
 		}
+		defer func() {
+			if err := allocate.Close(a); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}()
 		t.Run("describe", func(t *testing.T) {
 			d, err := h.Factory.Describe(t.Context(), h.Config)
 			if err != nil {
@@ -64,14 +95,10 @@ func Run(t *testing.T, h Harness) {
 				t.Fatalf("Describe gives name %q, contract %q, version %q", d.Name, d.Contract, d.Version)
 			}
 		})
-		t.Run("refuses bad requests", func(t *testing.T) { refuses(t, a) })
-		t.Run("properties", func(t *testing.T) { properties(t, a, h.Lacks) })
-		t.Run("settles", func(t *testing.T) { settles(t, a) })
-		if h.Promises.FewMoves {
-			t.Run("few moves", func(t *testing.T) { fewMoves(t, a) })
-		}
-		if h.Promises.Weights || h.Promises.Zones {
-			t.Run("weights and zones", func(t *testing.T) { weighed(t, a, h.Promises) })
+		for _, c := range cases {
+			if c.promised == nil || c.promised(h.Promises) {
+				t.Run(c.name, func(t *testing.T) { c.run(t, a, h) })
+			}
 		}
 	})
 }
@@ -104,80 +131,28 @@ func Format(r *allocate.Request, a allocate.Assignment) string {
 	return b.String()
 }
 
-func refuses(t *testing.T, a allocate.Allocator) {
-	dup := Make(4, 2)
-	dup.Members[1].ClientID = dup.Members[0].ClientID
-	owned := Make(4, 2)
-	owned.Members[0].Owned = []int{4}
-	for name, r := range map[string]*allocate.Request{"no members": Make(4, 0), "a member twice": dup, "an owned queue that is not there": owned} {
-		if _, err := a.Allocate(context.Background(), r); !errors.Is(err, allocate.ErrRequest) {
-			t.Errorf("%s: error %v, want ErrRequest", name, err)
-		}
-	}
-}
-
-func properties(t *testing.T, a allocate.Allocator, lacks Lacks) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
-	for range 300 {
-		n, m := rnd.IntN(70), 1+rnd.IntN(20)
-		r := Make(n, m)
-		for q := range n {
-			if rnd.IntN(2) == 0 {
-				i := rnd.IntN(m)
-				r.Members[i].Owned = append(r.Members[i].Owned, q)
-			}
-		}
-		before := fmt.Sprintf("%+v", *r)
-		got, err := a.Allocate(context.Background(), r)
-		if err != nil {
-			t.Fatalf("%d queues, %d members: %v", n, m, err)
-		}
-		if after := fmt.Sprintf("%+v", *r); after != before {
-			t.Fatalf("the request was changed:\n%s\n%s", before, after)
-		}
-		if len(got.Owner) != n {
-			t.Fatalf("%d owners for %d queues", len(got.Owner), n)
-		}
-		if len(got.Why) != 0 && len(got.Why) != n {
-			t.Fatalf("%d reasons for %d queues", len(got.Why), n)
-		}
-		count := make([]int, m)
-		for q, o := range got.Owner {
-			if o < -1 || o >= m {
-				t.Fatalf("queue %d has owner %d of %d", q, o, m)
-			}
-			if o == -1 {
-				if !lacks.Complete {
-					t.Fatalf("queue %d of %d has no owner", q, n)
-				}
-				continue
-			}
-			count[o]++
-		}
-		sort.Ints(count)
-		if !lacks.Balance && count[m-1]-count[0] > 1 {
-			t.Fatalf("%d queues, %d members: shares from %d to %d", n, m, count[0], count[m-1])
-		}
-		again, err := a.Allocate(context.Background(), r)
-		if err != nil || !reflect.DeepEqual(got.Owner, again.Owner) {
-			t.Fatalf("the same request gave another assignment: %v, %v, %v", got.Owner, again.Owner, err)
-		}
-	}
-}
-
-// Benchmark allocates 1,000 queues to 100 members.
+// Benchmark allocates 1,000 queues to 100 members. Beside the mean it reports the
+// median and the 99th percentile of a call.
 func Benchmark(b *testing.B, h Harness) {
 	a, err := h.Factory.Build(b.Context(), allocate.Params{}, h.Config)
 	if err != nil {
 		b.Fatal(err)
 	}
+	defer func() { _ = allocate.Close(a) }()
 	r := Make(1000, 100)
+	took := make([]time.Duration, 0, 1<<20) // what comes later is not counted
 	b.ReportAllocs()
 	for b.Loop() {
+		began := time.Now()
 		if _, err := a.Allocate(b.Context(), r); err != nil {
 			b.Fatal(err)
 		}
+		if d := time.Since(began); len(took) < cap(took) {
+			took = append(took, d)
+		}
+	}
+	slices.Sort(took)
+	for name, i := range map[string]int{"p50-ns": len(took) / 2, "p99-ns": len(took) * 99 / 100} {
+		b.ReportMetric(float64(took[i].Nanoseconds()), name)
 	}
 }

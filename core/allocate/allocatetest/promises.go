@@ -1,80 +1,16 @@
 package allocatetest
 
 import (
-	"context"
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"testing"
+	"strings"
 
 	"github.com/hardpointmq/hardpoint/core/allocate"
 )
 
-// random returns a source and logs its seed.
-func random(t *testing.T) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
-
-func must(t *testing.T, a allocate.Allocator, r *allocate.Request) allocate.Assignment {
-	t.Helper()
-	got, err := a.Allocate(context.Background(), r)
-	if err != nil {
-		t.Fatalf("%d queues, %d members: %v", len(r.Queues), len(r.Members), err)
-	}
-	if len(got.Owner) != len(r.Queues) {
-		t.Fatalf("%d owners for %d queues", len(got.Owner), len(r.Queues))
-	}
-	return got
-}
-
-// own makes an assignment what the members of r have.
-func own(r *allocate.Request, a allocate.Assignment) {
-	for i := range r.Members {
-		r.Members[i].Owned = nil
-	}
-	for q, o := range a.Owner {
-		if o >= 0 {
-			r.Members[o].Owned = append(r.Members[o].Owned, q)
-		}
-	}
-}
-
-// colour gives queues, by broker, and members zones, and members weights.
-func colour(r *allocate.Request, rnd *rand.Rand) {
-	zones := []string{"", "z1", "z2", "z3"}
-	of := map[string]string{}
-	for i := range r.Queues {
-		q := &r.Queues[i]
-		if _, ok := of[q.Broker]; !ok {
-			of[q.Broker] = zones[rnd.IntN(len(zones))]
-		}
-		q.Zone = of[q.Broker]
-	}
-	for i := range r.Members {
-		r.Members[i].Zone = zones[rnd.IntN(len(zones))]
-		r.Members[i].Weight = uint32(rnd.IntN(5))
-	}
-}
-
-// settles: who has what it was given keeps it as long as nothing changes.
-func settles(t *testing.T, a allocate.Allocator) {
-	rnd := random(t)
-	for range 100 {
-		r := Make(rnd.IntN(70), 1+rnd.IntN(20))
-		colour(r, rnd)
-		got := must(t, a, r)
-		own(r, got)
-		r.Generation++
-		if again := must(t, a, r); !slices.Equal(got.Owner, again.Owner) {
-			t.Fatalf("nothing changed, but the assignment did:\n%s\n%s", Format(r, got), Format(r, again))
-		}
-	}
-}
-
 // fewMoves lets members and queues come and go.
-func fewMoves(t *testing.T, a allocate.Allocator) {
+func fewMoves(t tb, a allocate.Allocator, _ Harness) {
 	rnd := random(t)
 	for range 50 {
 		all := Make(rnd.IntN(70), 25)
@@ -86,21 +22,53 @@ func fewMoves(t *testing.T, a allocate.Allocator) {
 				t.Fatalf("%d queues moved to share %d among %d members, %d would do:\n%s", moved, len(r.Queues), len(r.Members), least, Format(r, got))
 			}
 			own(r, got)
-			switch n := rnd.IntN(len(r.Members)); {
-			case rnd.IntN(2) == 0 && len(r.Members) > 1:
-				r.Members = slices.Delete(r.Members, n, n+1)
-			default:
-				m := all.Members[rnd.IntN(len(all.Members))]
-				if !slices.ContainsFunc(r.Members, func(x allocate.Member) bool { return x.ClientID == m.ClientID }) {
-					at, _ := slices.BinarySearchFunc(r.Members, m.ClientID, func(x allocate.Member, id string) int {
-						if x.ClientID < id {
-							return -1
-						}
-						return 1
-					})
-					r.Members = slices.Insert(r.Members, at, m)
+			joinOrLeave(r, all.Members, rnd)
+		}
+	}
+}
+
+// joinOrLeave changes the members of r by one of all, which may be in it already;
+// it returns who joined or left, "" for nobody.
+func joinOrLeave(r *allocate.Request, all []allocate.Member, rnd *rand.Rand) string {
+	n := rnd.IntN(len(r.Members))
+	if rnd.IntN(2) == 0 && len(r.Members) > 1 {
+		who := r.Members[n].ClientID
+		r.Members = slices.Delete(r.Members, n, n+1)
+		return who
+	}
+	m := all[rnd.IntN(len(all))]
+	at, there := slices.BinarySearchFunc(r.Members, m.ClientID, func(x allocate.Member, id string) int { return strings.Compare(x.ClientID, id) })
+	if there {
+		return ""
+	}
+	r.Members = slices.Insert(r.Members, at, m)
+	return m.ClientID
+}
+
+// onlyNeeded lets members join and leave, one at a time.
+func onlyNeeded(t tb, a allocate.Allocator, _ Harness) {
+	rnd := random(t)
+	for range 50 {
+		all := Make(rnd.IntN(70), 25)
+		r := &allocate.Request{Group: all.Group, Queues: all.Queues, Members: slices.Clone(all.Members[:1+rnd.IntN(20)])}
+		var had []string // owner of each queue
+		who := ""
+		for range 10 {
+			r.Generation++
+			got := must(t, a, r)
+			has := make([]string, len(got.Owner))
+			for q, o := range got.Owner {
+				if o >= 0 {
+					has[q] = r.Members[o].ClientID
 				}
 			}
+			for q := range had {
+				if had[q] != has[q] && had[q] != who && has[q] != who {
+					t.Fatalf("%q joined or left, and queue %d of %d moved from %q to %q:\n%s", who, q, len(has), had[q], has[q], Format(r, got))
+				}
+			}
+			own(r, got)
+			had, who = has, joinOrLeave(r, all.Members, rnd)
 		}
 	}
 }
@@ -135,7 +103,8 @@ func leastMoves(r *allocate.Request) int {
 }
 
 // weighed checks shares by weight, all of them or zone by zone.
-func weighed(t *testing.T, a allocate.Allocator, p Promises) {
+func weighed(t tb, a allocate.Allocator, h Harness) {
+	p := h.Promises
 	rnd := random(t)
 	for range 300 {
 		r := Make(rnd.IntN(70), 1+rnd.IntN(20))

@@ -9,7 +9,7 @@ import (
 )
 
 func harness() allocatetest.Harness {
-	return allocatetest.Harness{Factory: consistenthash.NewFactory(), Form: "in_process", Lacks: allocatetest.Lacks{Balance: true}}
+	return allocatetest.Harness{Factory: consistenthash.NewFactory(), Form: "in_process", Lacks: allocatetest.Lacks{Balance: true}, Promises: allocatetest.Promises{OnlyNeeded: true}}
 }
 
 func TestConformance(t *testing.T) { allocatetest.Run(t, harness()) }

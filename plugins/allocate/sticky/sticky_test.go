@@ -9,7 +9,7 @@ import (
 )
 
 func harness() allocatetest.Harness {
-	return allocatetest.Harness{Factory: sticky.NewFactory(), Form: "in_process", Promises: allocatetest.Promises{FewMoves: true}}
+	return allocatetest.Harness{Factory: sticky.NewFactory(), Form: "in_process", Promises: allocatetest.Promises{FewMoves: true, OnlyNeeded: true}}
 }
 
 func TestConformance(t *testing.T) { allocatetest.Run(t, harness()) }
