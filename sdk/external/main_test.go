@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 	case "serve":
 		serve.Main(plugins())
+	case "stores":
+		serve.Main(serve.Storage(memory.NewFactory()))
 	case "noisy":
 		fmt.Println("a line before the handshake")
 		fmt.Println("1|2|not a handshake")
@@ -65,7 +67,9 @@ func TestMain(m *testing.M) {
 }
 
 func plugins() serve.Options {
-	return serve.Storage(memory.NewFactory(), pebble.NewFactory(), chatty(), nothing())
+	o := serve.Storage(memory.NewFactory(), pebble.NewFactory(), chatty(), nothing())
+	o.Allocate = allocators()
+	return o
 }
 
 // nothing is a store that takes everything and keeps nothing.

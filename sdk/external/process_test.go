@@ -42,6 +42,7 @@ func TestConformance(t *testing.T) {
 		running(t, h.Factory, storage.Events{})
 		storagetest.Run(t, h) // not in a subtest: the matrix reads the names
 	}
+	allocateConformance(t)
 }
 
 // children are the processes that this one started.

@@ -33,8 +33,9 @@ type pump struct {
 	quit    chan struct{}
 	done    chan struct{}
 
-	mu   sync.Mutex
-	tail []string
+	mu    sync.Mutex
+	tail  []string
+	fault string // the newest line that says why a Go program dies
 }
 
 type printed struct{ stream, text string }
@@ -95,7 +96,11 @@ func (p *pump) line(stream, text string) {
 	if len(p.tail) == lastLines {
 		p.tail = p.tail[1:]
 	}
-	p.tail = append(p.tail, fmt.Sprintf("%.*s", lastSize, text))
+	kept := fmt.Sprintf("%.*s", lastSize, text)
+	p.tail = append(p.tail, kept)
+	if isFault(text) {
+		p.fault = kept
+	}
 	p.mu.Unlock()
 	select {
 	case p.lines <- printed{stream, text}:
@@ -104,11 +109,20 @@ func (p *pump) line(stream, text string) {
 	}
 }
 
-// last gives the last lines.
+// isFault tells a line that says why a Go program dies; long stacks follow it.
+func isFault(line string) bool {
+	return strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:")
+}
+
+// last gives the last lines, before them the one that says why.
 func (p *pump) last() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return strings.Join(p.tail, "\n")
+	lines := p.tail
+	if p.fault != "" && !slices.Contains(lines, p.fault) {
+		lines = append([]string{p.fault, "…"}, lines...)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // read takes lines from r until it ends. pick, when not nil, keeps a line for
@@ -177,7 +191,7 @@ func (p *pump) tell(l printed) {
 // only look like one are text.
 func relabel(line string) (string, slog.Level, []slog.Attr) {
 	plain := slog.LevelInfo
-	if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") {
+	if isFault(line) {
 		plain = slog.LevelError
 	}
 	if !strings.HasPrefix(line, "{") {
