@@ -28,7 +28,7 @@ type Server struct {
 
 type instance struct {
 	plugin string
-	allocate.Allocator
+	a      allocate.Allocator
 }
 
 var _ wire.Served = (*Server)(nil)
@@ -58,7 +58,7 @@ func (s *Server) Close(context.Context) error {
 	s.mu.Unlock()
 	var errs []error
 	for _, i := range all {
-		errs = append(errs, allocate.Close(i.Allocator))
+		errs = append(errs, allocate.Close(i.a))
 	}
 	return errors.Join(errs...)
 }
@@ -110,7 +110,7 @@ func (s *Server) allocate(ctx context.Context, m *allocatepb.AllocateRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	a, err := i.Allocate(ctx, r)
+	a, err := i.a.Allocate(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -135,5 +135,5 @@ func (s *Server) drop(id uint64) error {
 	i := s.instances[id]
 	delete(s.instances, id)
 	s.mu.Unlock()
-	return allocate.Close(i.Allocator)
+	return allocate.Close(i.a)
 }
