@@ -127,6 +127,9 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := agree(parts.store.says, b.store.Capabilities()); err != nil {
+		return nil, err
+	}
 	k.Store = b.store
 	b.rep, err = parts.rep.factory.Build(ctx, replication.Params{
 		Settings:  b.settings("replication", cfg.Broker.Replication, filepath.Join(cfg.Node.Data, "replication")),

@@ -49,11 +49,16 @@ func choose(ctx context.Context, cfg *config.Config, p *wiring.Plugins, trans st
 	c.rep, err = chooseOne(ctx, cfg, p.Replication, "replication", cfg.Broker.Replication,
 		func(kind, name string) (plugin.Raw, error) { return replicationRaw(ctx, cfg, p.Replication, name) })
 	note(err)
-	if len(faults) == 0 {
-		note(fits(c.rep.says, c.store.says))
-	}
+	parts := []said{{"storage", c.store.says}, {"replication", c.rep.says}}
+	described := len(faults) == 0
 	c.trans, err = chooseOne(ctx, cfg, p.Transport, "transport", trans, cfg.PluginRaw)
-	note(err)
+	if note(err); err == nil {
+		parts = append(parts, said{"transport", c.trans.says})
+	}
+	if described {
+		note(fit(parts...))
+		note(holds(c.store.says, cfg.Broker.MaxMessageSize))
+	}
 	return c, append(faults, cfg.UnknownPlugins(func(kind, name string) error {
 		switch { // those that were chosen are judged above
 		case kind == "storage" && name != cfg.Store.Storage:
@@ -83,17 +88,6 @@ func chooseOne[P, T any](ctx context.Context, cfg *config.Config, r *wiring.Regi
 		}
 	}
 	return c, cfg.PluginError(kind, name, err)
-}
-
-// fits refuses, by name, a replicator that needs what the store does not offer.
-func fits(rep, store plugin.Description) error {
-	for _, need := range rep.Needs {
-		const prefix = "storage."
-		if len(need) > len(prefix) && need[:len(prefix)] == prefix && !store.Has(need[len(prefix):]) {
-			return fmt.Errorf("replication %s needs the storage facet %s, store %s offers %v; choose another store or another flushDiskType", rep.Name, need[len(prefix):], store.Name, store.Facets)
-		}
-	}
-	return nil
 }
 
 // replicationRaw is the replicator's configuration: the flush keys that RocketMQ
