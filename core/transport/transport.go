@@ -188,6 +188,10 @@ type Dialer interface {
 // Params is what the host passes to a transport.
 type Params struct {
 	plugin.Settings
+	// Distant says that the handlers are in another process: each Opened, Arrived
+	// and Closed takes a round trip. A transport that serves many peers from one
+	// goroutine should not do so then.
+	Distant bool
 
 	_ struct{}
 }

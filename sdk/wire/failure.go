@@ -3,12 +3,14 @@ package wire
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/hardpointmq/hardpoint/core/allocate"
+	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
@@ -49,6 +51,9 @@ func sentinels() []sentinel {
 		{162, "transport.ErrLimit", transport.ErrLimit},
 		{163, "transport.ErrNotRunning", transport.ErrNotRunning},
 		{164, "transport.ErrIdle", transport.ErrIdle},
+		{192, "io.EOF", io.EOF}, // why a peer is closed, as the next two
+		{193, "command.ErrFrameTooLarge", command.ErrFrameTooLarge},
+		{194, "command.ErrHeader", command.ErrHeader},
 		{64, "context.Canceled", context.Canceled},
 		{65, "context.DeadlineExceeded", context.DeadlineExceeded},
 	}

@@ -56,7 +56,7 @@ func TestEverySentinelHasACode(t *testing.T) {
 	for _, name := range []string{"storage", "plugin", "allocate", "replication", "transport"} {
 		want = append(want, exported(t, name, "../../core/"+name)...)
 	}
-	want = append(want, "context.Canceled", "context.DeadlineExceeded")
+	want = append(want, "context.Canceled", "context.DeadlineExceeded", "io.EOF", "command.ErrFrameTooLarge", "command.ErrHeader")
 	var got []string
 	codes := map[uint32]string{}
 	for _, s := range sentinels() {

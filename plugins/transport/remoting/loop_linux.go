@@ -46,11 +46,12 @@ const (
 // finishes the peer it was with and ends. When it happens again soon (strain)
 // each peer is read by a goroutine of its own.
 type loop struct {
-	ep   int
-	file *os.File
-	rc   syscall.RawConn
-	fill func(uintptr) bool // l.wait, made once
-	wg   sync.WaitGroup
+	ep    int
+	file  *os.File
+	rc    syscall.RawConn
+	fill  func(uintptr) bool // l.wait, made once
+	apart bool               // always under strain: every call of a session takes long
+	wg    sync.WaitGroup
 
 	mu    sync.Mutex
 	peers []*peer // by descriptor
@@ -75,11 +76,11 @@ type loop struct {
 	due    []transport.Handler // whose Settle is due
 }
 
-func startLoops() ([]*loop, error) {
+func startLoops(apart bool) ([]*loop, error) {
 	n := min(max(1, runtime.GOMAXPROCS(0)/2), maxLoops)
 	var all []*loop
 	for range n {
-		l, err := newLoop()
+		l, err := newLoop(apart)
 		if err != nil {
 			stopLoops(all)
 			return nil, err
@@ -98,7 +99,7 @@ func stopLoops(all []*loop) {
 	}
 }
 
-func newLoop() (*loop, error) {
+func newLoop(apart bool) (*loop, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("make an epoll descriptor: %w", err)
@@ -107,7 +108,7 @@ func newLoop() (*loop, error) {
 		_ = unix.Close(ep)
 		return nil, fmt.Errorf("make an epoll descriptor: %w", err)
 	}
-	l := &loop{ep: ep, file: os.NewFile(uintptr(ep), "epoll"), rounds: strainRounds}
+	l := &loop{apart: apart, ep: ep, file: os.NewFile(uintptr(ep), "epoll"), rounds: strainRounds}
 	if l.rc, err = l.file.SyscallConn(); err != nil {
 		_ = l.file.Close()
 		return nil, fmt.Errorf("make an epoll descriptor: %w", err)
@@ -202,8 +203,8 @@ func (l *loop) round() bool {
 	l.active.Store(true)
 	l.watch.Reset(stall)
 	l.rounds++
-	strained := l.strain > 0
-	if strained {
+	strained := l.apart || l.strain > 0
+	if l.strain > 0 {
 		l.strain--
 	}
 	for l.head < len(l.queue) {

@@ -5,7 +5,7 @@ package remoting
 // loop and socket do nothing here: connections are read and written as streams.
 type loop struct{}
 
-func startLoops() ([]*loop, error) { return nil, nil }
+func startLoops(bool) ([]*loop, error) { return nil, nil }
 
 func stopLoops([]*loop) {}
 

@@ -52,6 +52,7 @@ type Transport struct {
 	id      string       // begins the ids of the peers
 	seq     atomic.Int64 // ends them
 	streams bool         // tests: take the way of systems without loops
+	apart   bool         // the loops give each ready peer a goroutine of its own
 	loops   []*loop      // read plain connections; none on some systems
 	adopted atomic.Int64 // deals peers out to the loops
 
@@ -72,6 +73,7 @@ func New(_ context.Context, p transport.Params, _ Config) (*Transport, error) {
 	t := &Transport{
 		set:    set,
 		log:    set.Logger,
+		apart:  p.Distant,
 		id:     set.Name + "-" + hex.EncodeToString(salt[:]) + "-",
 		groups: map[*group]struct{}{},
 		dials:  map[transport.Limits]*group{},
@@ -86,7 +88,7 @@ func (t *Transport) Start(context.Context) error {
 	defer t.mu.Unlock()
 	if !t.streams && len(t.loops) == 0 {
 		var err error
-		if t.loops, err = startLoops(); err != nil {
+		if t.loops, err = startLoops(t.apart); err != nil {
 			return fmt.Errorf("transport %s: %w", t.set.Name, err)
 		}
 	}

@@ -1,0 +1,320 @@
+package transportwire
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/transportwire/transportpb"
+)
+
+// link is an instance in one process; a transport has a new one when its process
+// is started again or replaced.
+type link struct {
+	t     *remote
+	proc  wire.Process
+	call  transportpb.TransportClient
+	id    uint64 // of the instance
+	conn  net.Conn
+	out   outbox
+	tasks sync.WaitGroup
+	marks atomic.Uint64
+
+	// over is closed when the process is of no use any more; why is written before.
+	over    chan struct{}
+	why     error
+	ending  atomic.Bool // we end it ourselves
+	breaker sync.Once
+
+	mu      sync.Mutex
+	gone    sync.Cond // peers became fewer
+	peers   map[uint64]*peer
+	origins map[uint64]*origin
+	last    uint64 // highest number of a peer
+	lost    bool   // no peer is added any more
+}
+
+// connect starts or finds a process and makes an instance in it.
+func (t *remote) connect(ctx context.Context) (l *link, err error) {
+	l = &link{t: t, over: make(chan struct{}), peers: map[uint64]*peer{}, origins: map[uint64]*origin{}}
+	l.gone.L = &l.mu
+	if l.proc, err = t.h.launcher.Acquire(ctx, t.set.Logger); err != nil {
+		return nil, err
+	}
+	l.call = transportpb.NewTransportClient(l.proc.Conn())
+	defer func() {
+		if err != nil {
+			l.abandon(ctx)
+		}
+	}()
+	conns, err := data.Connect(ctx, fmt.Sprintf("transport plugin %q", t.h.name), roles, func(dir string) (string, []byte, error) {
+		r, err := l.call.Open(ctx, &transportpb.OpenRequest{Plugin: t.h.name, Config: t.raw, Settings: wire.ToSettings(&t.set), SocketDir: dir})
+		if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
+			return "", nil, err
+		}
+		l.id = r.GetInstance()
+		if !slices.Equal(t.facets, r.GetFacets()) {
+			return "", nil, fmt.Errorf("%w: transport plugin %q describes itself with the facets %q, but an instance offers %q; this is a fault of the plugin",
+				plugin.ErrUnavailable, t.h.name, t.facets, r.GetFacets())
+		}
+		return r.GetSocket(), r.GetNonce(), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.conn = conns[0]
+	l.out.open(l.conn)
+	l.tasks.Go(func() { l.fail(l.out.run()) })
+	l.tasks.Go(func() { l.fail(l.read()) })
+	r, err := l.call.Start(ctx, &transportpb.StartRequest{Instance: l.id})
+	if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
+		return nil, err
+	}
+	l.tasks.Go(l.watch)
+	return l, nil
+}
+
+// lastMoment is what a process gets to end an instance after the context for that
+// has ended; then its connections are cut.
+const lastMoment = 10 * time.Second
+
+// abandon gives back what a connect that failed took.
+func (l *link) abandon(ctx context.Context) {
+	if l.id != 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastMoment)
+		defer cancel()
+		_, _ = l.call.Shutdown(ctx, &transportpb.ShutdownRequest{Instance: l.id})
+	}
+	l.cut()
+	l.join()
+}
+
+// watch breaks the link when the process ends without its connection saying so.
+func (l *link) watch() {
+	select {
+	case <-l.proc.Gone():
+		l.fail(io.EOF)
+	case <-l.over:
+	}
+}
+
+// fail ends all use of the process: its peers are closed, calls fail.
+func (l *link) fail(why error) {
+	l.breaker.Do(func() {
+		l.out.close()
+		l.tasks.Go(func() {
+			cause := transport.ErrClosed
+			l.why = transport.ErrNotRunning
+			if !l.ending.Load() {
+				l.why = l.explain(why)
+				cause = l.why
+			}
+			close(l.over)
+			l.mu.Lock()
+			l.lost = true
+			all := make([]*peer, 0, len(l.peers))
+			for _, p := range l.peers {
+				all = append(all, p)
+			}
+			l.mu.Unlock()
+			for _, p := range all {
+				p.lose(cause)
+			}
+		})
+	})
+}
+
+// explain says why the process is gone.
+func (l *link) explain(why error) error {
+	if errors.Is(why, data.ErrFrame) {
+		return fmt.Errorf("the process of transport plugin %q is given up: %w: %w", l.t.h.name, plugin.ErrUnavailable, why)
+	}
+	return l.proc.Cause() // with exit status and last output
+}
+
+// cut ends the link and gives the process back.
+func (l *link) cut() {
+	l.ending.Store(true)
+	if l.conn != nil {
+		l.fail(net.ErrClosed)
+		<-l.over
+	}
+	l.proc.Release(false)
+}
+
+// join waits until the peers of a link that was cut know.
+func (l *link) join() {
+	l.wait(nil)
+	l.tasks.Wait()
+}
+
+// wait returns when o, or nil for all, has no peer any more.
+func (l *link) wait(o *origin) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for o == nil && len(l.peers) > 0 || o != nil && o.peers > 0 {
+		l.gone.Wait()
+	}
+}
+
+// forget removes a peer whose session knows that it is closed.
+func (l *link) forget(p *peer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.peers, p.num)
+	p.o.peers--
+	l.gone.Broadcast()
+}
+
+// add registers what may bring peers.
+func (l *link) add(num uint64, o *origin) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.origins[num] = o
+}
+
+// drop makes peers of it unwelcome; those that are there stay.
+func (l *link) drop(num uint64) *origin {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.origins[num]
+	delete(l.origins, num)
+	return o
+}
+
+// mark is a number for a call over gRPC that must not overtake what was sent to
+// peers.
+func (l *link) mark() uint64 {
+	n := l.marks.Add(1)
+	l.out.put(kindMark, n, nil, true)
+	return n
+}
+
+// failed makes the error of a call. A process that is gone says why.
+func (l *link) failed(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() == nil && errors.Is(err, plugin.ErrUnavailable) {
+		select {
+		case <-l.over:
+			return l.why
+		case <-l.proc.Gone():
+			return l.proc.Cause()
+		default:
+		}
+	}
+	return err
+}
+
+// read hands what the plugin tells to the sessions of the peers, each of which
+// works in a goroutine of its own.
+func (l *link) read() error {
+	in := bufio.NewReaderSize(l.conn, readSize)
+	var b [data.HeadSize]byte
+	for {
+		if _, err := io.ReadFull(in, b[:]); err != nil {
+			return err
+		}
+		h, err := data.ParseHead(b[:], lastKind)
+		if err != nil {
+			return err
+		}
+		if h.Kind > kindClosed || h.Kind != kindArrived && h.Size > maxNote {
+			return fmt.Errorf("%w: kind %d with %d bytes from a plugin", data.ErrFrame, h.Kind, h.Size)
+		}
+		body := data.TakeBuffer()
+		if *body, err = data.ReadBody((*body)[:0], in, int(h.Size)); err != nil {
+			return err
+		}
+		if err := l.take(&h, body); err != nil {
+			return err
+		}
+	}
+}
+
+// take is given a frame and its body.
+func (l *link) take(h *data.Head, body *[]byte) error {
+	if h.Kind == kindOpened {
+		o, err := readOpened(*body)
+		data.GiveBuffer(body)
+		if err != nil {
+			return err
+		}
+		return l.opened(h.ID, o)
+	}
+	l.mu.Lock()
+	p := l.peers[h.ID]
+	l.mu.Unlock()
+	if p == nil {
+		return fmt.Errorf("%w: there is no peer %d", data.ErrFrame, h.ID)
+	}
+	var why error
+	if h.Kind == kindClosed {
+		var err error
+		why, err = readFailure(*body)
+		data.GiveBuffer(body)
+		if body = nil; err != nil {
+			return err
+		}
+		p.closed(why)
+	}
+	if !p.begin(h.Kind, body) {
+		return fmt.Errorf("%w: kind %d for peer %d, whose session is being called", data.ErrFrame, h.Kind, h.ID)
+	}
+	go p.run()
+	return nil
+}
+
+func (l *link) opened(num uint64, o opened) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if num <= l.last {
+		return fmt.Errorf("%w: a peer with number %d after one with %d", data.ErrFrame, num, l.last)
+	}
+	l.last = num
+	if l.lost {
+		return net.ErrClosed
+	}
+	from := l.origins[o.origin]
+	p := &peer{l: l, o: from, num: num, opened: o}
+	if from == nil {
+		// Closed meanwhile, or a dial that nobody waits for: nobody will know it.
+		p.o = &origin{h: nobody{}, unsent: new(atomic.Int64)}
+	} else {
+		from.dialed = p
+	}
+	p.o.peers++
+	p.run = p.work
+	l.peers[num] = p
+	_ = p.begin(kindOpened, nil)
+	go p.run()
+	return nil
+}
+
+// nobody closes every peer.
+type nobody struct{}
+
+// Opened implements transport.Handler.
+func (nobody) Opened(p transport.Peer) transport.Session {
+	_ = p.Close()
+	return nobody{}
+}
+
+// Settle implements transport.Handler.
+func (nobody) Settle() {}
+
+// Arrived implements transport.Session.
+func (nobody) Arrived([]command.Frame) {}
+
+// Closed implements transport.Session.
+func (nobody) Closed(error) {}
