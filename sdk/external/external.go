@@ -28,9 +28,11 @@ import (
 	"github.com/hardpointmq/hardpoint/core/allocate"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/transportwire"
 )
 
 // Command is how the process is launched.
@@ -65,6 +67,13 @@ func Storage(name string, cmd Command, o Options) storage.Factory {
 // store. Its allocators hold the process until allocate.Close.
 func Allocate(name string, cmd Command, o Options) allocate.Factory {
 	return host(wire.Allocate, allocate.Contract, name, cmd, o, allocatewire.NewFactory)
+}
+
+// Transport makes a factory of a transport in a process, as [Storage] does of a
+// store. A process that is gone is started again, and its listeners serve their
+// addresses again.
+func Transport(name string, cmd Command, o Options) transport.Factory {
+	return host(wire.Transport, transport.Contract, name, cmd, o, transportwire.NewFactory)
 }
 
 // host makes a factory of any kind, with a launcher of its own.

@@ -32,9 +32,11 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/allocate"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/transportwire"
 )
 
 // Options are what a process serves.
@@ -43,6 +45,8 @@ type Options struct {
 	Storage []storage.Factory
 	// Allocate are the allocators.
 	Allocate []allocate.Factory
+	// Transport are the transports.
+	Transport []transport.Factory
 }
 
 // Storage makes Options of storage plugins.
@@ -50,6 +54,9 @@ func Storage(f ...storage.Factory) Options { return Options{Storage: f} }
 
 // Allocate makes Options of allocators.
 func Allocate(f ...allocate.Factory) Options { return Options{Allocate: f} }
+
+// Transport makes Options of transports.
+func Transport(f ...transport.Factory) Options { return Options{Transport: f} }
 
 // served are the plugin's halves of the kinds that there are plugins of.
 func (o *Options) served(l wire.Loggers) []wire.Served {
@@ -59,6 +66,9 @@ func (o *Options) served(l wire.Loggers) []wire.Served {
 	}
 	if len(o.Allocate) > 0 {
 		all = append(all, allocatewire.NewServer(l, o.Allocate...))
+	}
+	if len(o.Transport) > 0 {
+		all = append(all, transportwire.NewServer(l, o.Transport...))
 	}
 	return all
 }
