@@ -69,6 +69,7 @@ func TestMain(m *testing.M) {
 func plugins() serve.Options {
 	o := serve.Storage(memory.NewFactory(), pebble.NewFactory(), chatty(), nothing())
 	o.Allocate = allocators()
+	o.Transport = transports()
 	return o
 }
 

@@ -43,6 +43,7 @@ func TestConformance(t *testing.T) {
 		storagetest.Run(t, h) // not in a subtest: the matrix reads the names
 	}
 	allocateConformance(t)
+	transportConformance(t)
 }
 
 // children are the processes that this one started.

@@ -59,7 +59,7 @@ func (i *instance) serve(ln *data.Listener) {
 		i.cancel()
 	})
 	close(i.ready)
-	if err := i.read(conns[0]); err != nil && i.ctx.Err() == nil && !errors.Is(err, io.EOF) {
+	if err := i.read(conns[0]); i.ctx.Err() == nil && !errors.Is(err, io.EOF) {
 		i.log.Error("the data connection to the host broke", "error", err)
 	}
 	i.out.close()

@@ -1,0 +1,314 @@
+package external_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	frames "github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/core/transport/transporttest"
+	"github.com/hardpointmq/hardpoint/plugins/transport/inproc"
+	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
+	"github.com/hardpointmq/hardpoint/sdk/external"
+)
+
+func transports() []transport.Factory {
+	return []transport.Factory{remoting.NewFactory(), inproc.NewFactory()}
+}
+
+func tcp(ctx context.Context, address string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", address)
+}
+
+func anyPort(testing.TB) string { return "127.0.0.1:0" }
+
+// transportConformance is a part of TestConformance.
+func transportConformance(t *testing.T) {
+	var n atomic.Int64
+	for _, h := range []transporttest.Harness{
+		{
+			Factory: external.Transport(remoting.Name, command(t, "serve"), external.Options{}), Form: "process",
+			Address: anyPort, Bytes: tcp,
+		},
+		{
+			Factory: external.Transport(inproc.Name, command(t, "serve"), external.Options{}), Form: "process",
+			Address: func(testing.TB) string { return fmt.Sprintf("broker-%d", n.Add(1)) },
+			Lacks:   []string{"idle", "idle_while_served"}, // as in process
+		},
+	} {
+		startTransport(t, h.Factory) // keeps the process
+		transporttest.Run(t, h)
+	}
+}
+
+// startTransport builds and starts a transport, which is shut down with the
+// test.
+func startTransport(tb testing.TB, f transport.Factory) transport.Transport {
+	tb.Helper()
+	var p transport.Params
+	p.Settings = plugin.Settings{Name: f.Name()}.WithDefaults()
+	tr, err := f.Build(tb.Context(), p, nil)
+	require.NoError(tb, err)
+	require.NoError(tb, tr.Start(tb.Context()))
+	tb.Cleanup(func() { require.NoError(tb, tr.Shutdown(context.WithoutCancel(tb.Context()))) })
+	return tr
+}
+
+// echo sends back what arrives and tells why peers are closed.
+type echo struct {
+	closed chan error
+	opened chan transport.Peer
+}
+
+func newEcho() *echo {
+	return &echo{closed: make(chan error, 1000), opened: make(chan transport.Peer, 1000)}
+}
+
+type echoSession struct {
+	e *echo
+	p transport.Peer
+}
+
+func (e *echo) Opened(p transport.Peer) transport.Session {
+	e.opened <- p
+	return &echoSession{e, p}
+}
+func (e *echo) Settle()                          {}
+func (s *echoSession) Arrived(in []frames.Frame) { _ = s.p.Send(in...) }
+func (s *echoSession) Closed(err error)          { s.e.closed <- err }
+
+func serveEcho(tb testing.TB, tr transport.Transport, address string) (*echo, transport.Listener) {
+	tb.Helper()
+	e := newEcho()
+	ln, err := tr.Serve(tb.Context(), transport.Listen{Address: address}, transport.Services{Frames: e})
+	require.NoError(tb, err)
+	return e, ln
+}
+
+// client is one that is as persistent as the official ones: it keeps its
+// connection, and tries a send three times.
+type client struct {
+	address string
+	conn    net.Conn
+	seq     int32
+}
+
+func (c *client) close() {
+	if c.conn != nil {
+		_ = c.conn.Close()
+	}
+	c.conn = nil
+}
+
+// ask sends a request once and waits for the answer.
+func (c *client) ask(n int) (err error) {
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	if c.conn == nil {
+		if c.conn, err = net.DialTimeout("tcp", c.address, patience); err != nil {
+			return err
+		}
+	}
+	c.seq++
+	body := bytes.Repeat([]byte{byte(c.seq)}, n)
+	want := append(frames.AppendResponse(nil, frames.JSON, 0, c.seq, "", n), body...)
+	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	if _, err := c.conn.Write(want); err != nil {
+		return err
+	}
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(c.conn, got); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("frame %d of %d bytes came back changed; its length is %d", c.seq, n, binary.BigEndian.Uint32(got))
+	}
+	return nil
+}
+
+func (c *client) send(n int) (err error) {
+	for range 3 {
+		if err = c.ask(n); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	p, err := os.FindProcess(pid)
+	require.NoError(t, err)
+	require.NoError(t, p.Kill())
+}
+
+// TestTransportKilled: the peers of a transport whose process is killed are told
+// why, other transports go on, and the address is served again.
+func TestTransportKilled(t *testing.T) {
+	tr := startTransport(t, external.Transport(remoting.Name, command(t, "serve"), external.Options{Linger: -1}))
+	pids := children(t)
+	require.Len(t, pids, 1)
+	e, ln := serveEcho(t, tr, "127.0.0.1:0")
+	_, port, err := net.SplitHostPort(ln.Address())
+	require.NoError(t, err)
+	require.NotEqual(t, "0", port)
+	other := startTransport(t, remoting.NewFactory())
+	_, otherLn := serveEcho(t, other, "127.0.0.1:0")
+	bystander := &client{address: otherLn.Address()}
+	defer bystander.close()
+	require.NoError(t, bystander.ask(10))
+
+	c := &client{address: ln.Address()}
+	defer c.close()
+	for round := range 3 {
+		require.Eventually(t, func() bool { return c.ask(1000) == nil }, patience, time.Millisecond, "round %d", round)
+		for len(e.opened) > 1 {
+			<-e.opened
+		}
+		p := <-e.opened
+		for len(e.closed) > 0 {
+			_ = <-e.closed
+		}
+		pids = children(t)
+		require.Len(t, pids, 1)
+		kill(t, pids[0])
+		err := <-e.closed
+		require.ErrorIs(t, err, plugin.ErrUnavailable)
+		require.ErrorContains(t, err, "signal: killed")
+		err = p.Send(frames.Frame{Raw: []byte("x")})
+		require.ErrorIs(t, err, transport.ErrClosed)
+		require.ErrorIs(t, err, plugin.ErrUnavailable)
+		require.NoError(t, bystander.ask(10))
+	}
+	require.Eventually(t, func() bool { return c.ask(1000) == nil }, patience, time.Millisecond)
+	require.NoError(t, ln.Close())
+	_, err = net.Dial("tcp", ln.Address())
+	require.Error(t, err)
+}
+
+// TestTransportGone: a listener that was closed or drained is not, and
+// what is called while there is no process says why.
+func TestTransportGone(t *testing.T) {
+	cmd := command(t, "serve")
+	gone := t.TempDir() + "/program"
+	require.NoError(t, os.Symlink(cmd.Path, gone))
+	cmd.Path = gone
+	tr := startTransport(t, external.Transport(remoting.Name, cmd, external.Options{Linger: -1}))
+	e, ln := serveEcho(t, tr, "127.0.0.1:0")
+	_, drained := serveEcho(t, tr, "127.0.0.1:0")
+	require.NoError(t, drained.Drain(t.Context()))
+	c := &client{address: ln.Address()}
+	defer c.close()
+	require.NoError(t, c.ask(10))
+	require.NoError(t, os.Remove(gone)) // it does not start again
+	kill(t, children(t)[0])
+	_ = <-e.closed
+	for _, call := range []func() error{
+		func() error {
+			_, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: e})
+			return err
+		},
+		func() error {
+			_, err := tr.Capabilities().Dialer.Dial(t.Context(), "127.0.0.1:1", transport.Limits{}, nil, e)
+			return err
+		},
+	} {
+		err := call()
+		require.ErrorIs(t, err, plugin.ErrUnavailable)
+		require.ErrorContains(t, err, "127.0.0.1")
+	}
+	require.NoError(t, drained.Close())
+	require.NoError(t, ln.Drain(t.Context()))
+	require.NoError(t, ln.Close())
+	require.NoError(t, os.Symlink(command(t, "serve").Path, gone))
+	require.Eventually(t, func() bool {
+		ln, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: e})
+		if err == nil {
+			require.NoError(t, ln.Close())
+		}
+		return err == nil
+	}, patience, time.Millisecond)
+	_, err := net.Dial("tcp", ln.Address())
+	require.Error(t, err, "a listener that was closed serves again")
+}
+
+func TestTransportTLS(t *testing.T) {
+	tr := startTransport(t, external.Transport(remoting.Name, command(t, "serve"), external.Options{Linger: -1}))
+	e := newEcho()
+	_, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0", TLS: &tls.Config{}}, transport.Services{Frames: e})
+	require.ErrorContains(t, err, "certificate")
+	_, err = tr.Capabilities().Dialer.Dial(t.Context(), "127.0.0.1:1", transport.Limits{}, &tls.Config{}, e)
+	require.ErrorContains(t, err, "certificate")
+}
+
+// TestTransportReplaced: ten new versions of a transport under load. No send
+// fails of clients that try three times.
+func TestTransportReplaced(t *testing.T) {
+	var up external.Replacer
+	tr := startTransport(t, external.Transport(remoting.Name, command(t, "serve"), external.Options{Linger: -1, Replacer: &up}))
+	_, ln := serveEcho(t, tr, "127.0.0.1:0")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var wg sync.WaitGroup
+	var sent atomic.Int64
+	for i := range 4 {
+		wg.Go(func() {
+			c := &client{address: ln.Address()}
+			defer c.close()
+			for n := 0; ctx.Err() == nil; n++ {
+				if err := c.send(100 + (n*i)%3000); err != nil {
+					t.Errorf("a send during a replacement: %v", err)
+					return
+				}
+				sent.Add(1)
+			}
+		})
+	}
+	seen := map[int]bool{}
+	for range 10 {
+		before := children(t)
+		require.NoError(t, up.Replace(t.Context(), command(t, "serve")))
+		require.Eventually(t, func() bool {
+			now := children(t)
+			return len(now) == 1 && now[0] != before[0]
+		}, patience, time.Millisecond, "the old process does not end")
+		seen[children(t)[0]] = true
+		at := sent.Load()
+		require.Eventually(t, func() bool { return sent.Load() > at+20 || t.Failed() }, patience, time.Millisecond)
+	}
+	stop()
+	wg.Wait()
+	require.Len(t, seen, 10)
+}
+
+// BenchmarkTransport is the shared benchmark through a process, beside the same
+// transport in this one. Both ends of a connection are in the same transport.
+func BenchmarkTransport(b *testing.B) {
+	b.Run("in_process", func(b *testing.B) {
+		transporttest.Benchmark(b, transporttest.Harness{Factory: remoting.NewFactory(), Address: anyPort})
+	})
+	b.Run("process", func(b *testing.B) {
+		f := external.Transport(remoting.Name, command(b, "serve"), external.Options{})
+		startTransport(b, f) // keeps the process
+		transporttest.Benchmark(b, transporttest.Harness{Factory: f, Address: anyPort})
+	})
+}
