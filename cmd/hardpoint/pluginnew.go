@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hardpointmq/hardpoint/plugins/standard"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
+)
+
+// templates are the files of new plugins: LANG/KIND and LANG/common. Their names
+// lose .tmpl.
+//
+//go:embed templates
+var templates embed.FS
+
+const (
+	modulePath = "github.com/hardpointmq/hardpoint"
+	// goVersion is what the module asks for, and so plugins in Go.
+	goVersion = "1.26.0"
+)
+
+// scaffold is a plugin to be made, and what its templates know.
+type scaffold struct {
+	Kind, Name string
+	Lang       string
+	Dir        string
+	Module     string // of Go
+	Sources    string // folder of Hardpoint's sources, to build against
+
+	Package  string // of the plugin, and its program's name
+	Env      string // begins the names of environment variables
+	Go       string
+	Version  string   // of Hardpoint
+	Replace  string   // Sources, for go.mod
+	Requires []string // of go.mod: what Hardpoint needs
+}
+
+var scaffoldKinds = []string{wire.Allocate, wire.Storage}
+
+// Serve is the function of sdk/serve for the kind.
+func (s *scaffold) Serve() string { return strings.ToUpper(s.Kind[:1]) + s.Kind[1:] }
+
+// Program is the path of the built plugin in its folder.
+func (s *scaffold) Program() string {
+	if runtime.GOOS == "windows" {
+		return "bin/" + s.Package + ".exe"
+	}
+	return "bin/" + s.Package
+}
+
+func (p *program) pluginNew() *cobra.Command {
+	var s scaffold
+	c := &cobra.Command{
+		Use: "new KIND NAME", Short: "Make the folder of a plugin of one's own",
+		Long: "Makes a folder with a plugin that works, its conformance suite, a configuration and a README: a place to begin.\nKIND is allocate or storage, NAME the name by which configurations will choose it.\n\n" +
+			"A plugin in Go is built against Hardpoint's sources, which are looked for above the working directory and above\nthis program, unless --hardpoint names them.",
+		Args: exactly("KIND", "NAME"),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return scaffoldKinds, cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			s.Kind, s.Name = args[0], args[1]
+			files, err := s.make()
+			if err != nil {
+				return err
+			}
+			for _, f := range files {
+				fmt.Fprintln(p.stdout, filepath.Join(s.Dir, filepath.FromSlash(f)))
+			}
+			fmt.Fprintf(p.stdout, "\n%s says how to test, build and run it\n", filepath.Join(s.Dir, "README.md"))
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&s.Lang, "lang", "go", "language: "+strings.Join(scaffoldLangs(), " or "))
+	f.StringVar(&s.Dir, "dir", "", "`folder` to make, NAME in the working directory by default")
+	f.StringVar(&s.Module, "module", "", "Go module `path`, example.com/NAME by default")
+	f.StringVar(&s.Sources, "hardpoint", "", "`folder` with Hardpoint's sources")
+	return c
+}
+
+// scaffoldLangs are the languages that there are templates of.
+func scaffoldLangs() []string {
+	var langs []string
+	entries, _ := templates.ReadDir("templates")
+	for _, e := range entries {
+		langs = append(langs, e.Name())
+	}
+	return langs
+}
+
+// make writes the folder and returns its files.
+func (s *scaffold) make() ([]string, error) {
+	if err := s.complete(); err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{}
+	for _, folder := range []string{"common", s.Kind} {
+		if err := s.render(path.Join("templates", s.Lang, folder), files); err != nil {
+			return nil, err
+		}
+	}
+	if s.Replace != "" {
+		sum, err := os.ReadFile(filepath.Join(s.Sources, "go.sum"))
+		if err != nil {
+			return nil, err
+		}
+		files["go.sum"] = sum
+	}
+	if old, err := os.ReadDir(s.Dir); err == nil && len(old) > 0 {
+		return nil, fmt.Errorf("the folder %s is not empty; choose another with --dir", s.Dir)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var names []string
+	for name, content := range files {
+		to := filepath.Join(s.Dir, filepath.FromSlash(name))
+		mode := fs.FileMode(0o644)
+		if bytes.HasPrefix(content, []byte("#!")) {
+			mode = 0o755
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, content, mode)); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+var scaffoldName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+
+// complete checks what the user said and derives the rest.
+func (s *scaffold) complete() error {
+	k, err := kindNamed(s.Kind)
+	if err != nil {
+		return err
+	}
+	all, err := standard.Plugins()
+	if err != nil {
+		return err
+	}
+	s.Package = strings.ReplaceAll(s.Name, "_", "")
+	switch {
+	case !slices.Contains(scaffoldKinds, s.Kind):
+		return fmt.Errorf("there is no folder to begin a %s plugin with; there is one for %s. Write the factory of package core/%s and serve it as the examples do", s.Kind, strings.Join(scaffoldKinds, " and "), s.Kind)
+	case !scaffoldName.MatchString(s.Name):
+		return fmt.Errorf("%q is not a plugin's name: lower case letters, digits and underscores, a letter first", s.Name)
+	case slices.Contains(k.names(all), s.Name):
+		return fmt.Errorf("%q is a %s plugin that this program contains; choose another name", s.Name, s.Kind)
+	case token.IsKeyword(s.Package) || slices.Contains([]string{"main", "allocate", "storage", "plugin", "serve", "external", "vfs", "storekit"}, s.Package):
+		return fmt.Errorf("a Go package cannot be called %s here; choose another name", s.Package)
+	}
+	if _, err := templates.ReadDir(path.Join("templates", s.Lang, s.Kind)); err != nil {
+		return fmt.Errorf("there is no folder to begin a %s plugin in %q with; languages are %s", s.Kind, s.Lang, strings.Join(scaffoldLangs(), " and "))
+	}
+	if s.Dir == "" {
+		s.Dir = s.Name
+	}
+	if s.Module == "" {
+		s.Module = "example.com/" + s.Name
+	}
+	s.Env, s.Go = strings.ToUpper(s.Name), goVersion
+	if s.Lang != "go" {
+		return nil
+	}
+	return s.against()
+}
+
+// against finds what a plugin in Go is built against.
+func (s *scaffold) against() error {
+	if s.Sources == "" {
+		s.Sources = findSources()
+	}
+	if s.Sources == "" {
+		if s.Version = readBuild().Version; strings.HasPrefix(s.Version, "v") && !strings.Contains(s.Version, "-") {
+			return nil // a release: the module proxies have it
+		}
+		return errors.New("where are Hardpoint's sources? This program is no release, so a plugin is built against a copy of them: name its folder with --hardpoint")
+	}
+	dir, err := filepath.Abs(s.Sources)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return fmt.Errorf("--hardpoint: %w", err)
+	}
+	if !isSources(text) {
+		return fmt.Errorf("--hardpoint: %s holds another module than %s", dir, modulePath)
+	}
+	s.Sources, s.Version, s.Replace, s.Requires = dir, "v0.0.0", filepath.ToSlash(dir), requires(string(text))
+	if strings.ContainsAny(s.Replace, " \t'") {
+		s.Replace = `"` + s.Replace + `"`
+	}
+	return nil
+}
+
+// findSources looks for them above the working directory and this program.
+func findSources() string {
+	var from []string
+	if dir, err := os.Getwd(); err == nil {
+		from = append(from, dir)
+	}
+	if self, err := os.Executable(); err == nil {
+		from = append(from, filepath.Dir(self))
+	}
+	for _, dir := range from {
+		for up := filepath.Dir(dir); ; dir, up = up, filepath.Dir(up) {
+			if text, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil && isSources(text) {
+				return dir
+			}
+			if up == dir {
+				break
+			}
+		}
+	}
+	return ""
+}
+
+func isSources(goMod []byte) bool {
+	first, _, _ := bytes.Cut(goMod, []byte("\n"))
+	return string(bytes.TrimSpace(first)) == "module "+modulePath
+}
+
+// requires lists the modules and versions that a go.mod names: a new module that
+// names them, too, is complete without asking a proxy.
+func requires(goMod string) []string {
+	var list []string
+	within := false
+	for line := range strings.Lines(goMod) {
+		line, _, _ = strings.Cut(line, "//")
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 2 && words[0] == "require" && words[1] == "(":
+			within = true
+		case len(words) == 1 && words[0] == ")":
+			within = false
+		case len(words) == 3 && words[0] == "require":
+			list = append(list, strings.Join(words[1:], " "))
+		case within && len(words) == 2:
+			list = append(list, strings.Join(words, " "))
+		}
+	}
+	return list
+}
+
+// render fills the templates below folder into files.
+func (s *scaffold) render(folder string, files map[string][]byte) error {
+	return fs.WalkDir(templates, folder, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := templates.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		t, err := template.New(name).Option("missingkey=error").Parse(string(text))
+		if err != nil {
+			return err
+		}
+		var b bytes.Buffer
+		if err := t.Execute(&b, s); err != nil {
+			return err
+		}
+		files[s.nameOf(strings.TrimPrefix(name, folder+"/"))] = b.Bytes()
+		return nil
+	})
+}
+
+// nameOf is where the file of a template goes.
+func (s *scaffold) nameOf(name string) string {
+	switch name = strings.TrimSuffix(name, ".tmpl"); name {
+	case "main.go":
+		return path.Join("cmd", s.Package, name)
+	case "gitignore":
+		return "." + name
+	default:
+		return name
+	}
+}
