@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/allocate"
+	"github.com/hardpointmq/hardpoint/core/allocate/allocatebench"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 )
 
@@ -104,16 +105,7 @@ func Run(t *testing.T, h Harness) {
 }
 
 // Make builds a request of n queues over brokers of four queues and m members.
-func Make(n, m int) *allocate.Request {
-	r := &allocate.Request{Group: "g", Generation: 1}
-	for i := range n {
-		r.Queues = append(r.Queues, allocate.Queue{Topic: "t", Broker: fmt.Sprintf("broker-%c", 'a'+i/4%26), ID: int32(i % 4)})
-	}
-	for i := range m {
-		r.Members = append(r.Members, allocate.Member{ClientID: fmt.Sprintf("10.0.0.%03d@1", i)})
-	}
-	return r
-}
+func Make(n, m int) *allocate.Request { return allocatebench.Request(n, m) }
 
 // Format writes an assignment for people: a line a member with its queues, of
 // which "broker-a" 3 is a3.
@@ -139,7 +131,7 @@ func Benchmark(b *testing.B, h Harness) {
 		b.Fatal(err)
 	}
 	defer func() { _ = allocate.Close(a) }()
-	r := Make(1000, 100)
+	r := Make(allocatebench.Queues, allocatebench.Members)
 	took := make([]time.Duration, 0, 1<<20) // what comes later is not counted
 	b.ReportAllocs()
 	for b.Loop() {

@@ -11,6 +11,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagebench"
 )
 
 // Message is what a test says of a record; the zero value is a legal message
@@ -86,19 +87,7 @@ func (w *Writer) Pending(groups ...[]Message) *storage.Pending {
 // Relative undoes what Assign did to the positions in p, so that its records can
 // be placed and appended again: benchmarks encode once. All its batches must be
 // freed.
-func Relative(p *storage.Pending) {
-	u, k, off := 0, 0, 0
-	for off < len(p.Buf) {
-		at := p.Units[u].At
-		for ; u < len(p.Units) && p.Units[u].At == at; u++ {
-			p.Units[u].At = message.Position(off)
-		}
-		for ; k < len(p.Keys) && p.Keys[k].At == at; k++ {
-			p.Keys[k].At = message.Position(off)
-		}
-		off += int(message.Size(p.Buf[off:]))
-	}
-}
+func Relative(p *storage.Pending) { storagebench.Relative(p) }
 
 // Size is the encoded size of m.
 func (w *Writer) Size(m Message) int {
