@@ -72,6 +72,9 @@ func TestRecordedBodies(t *testing.T) {
 		ReqQueryTopicConsumeByWho:           {{func() any { return &GroupList{} }, "response"}},
 		ReqGetBrokerRuntimeInfo:             {{func() any { return &KVTable{} }, "response"}},
 		ReqGetTopicConfig:                   {{func() any { return &TopicConfig{} }, "response"}},
+		ReqQueryAssignment:                  {{func() any { return &QueryAssignmentBody{} }, "request"}, {func() any { return &QueryAssignmentResponse{} }, "response"}},
+		ReqSetMessageRequestMode:            {{func() any { return &SetMessageRequestModeBody{} }, "request"}},
+		ReqGetAllMessageRequestMode:         {{func() any { return &MessageRequestModes{} }, "response"}},
 	}
 	seen := map[int32]int{}
 	for _, e := range exchanges(t) {
@@ -207,7 +210,7 @@ func TestRouteText(t *testing.T) {
 func TestEmptyBodiesHaveNoNulls(t *testing.T) {
 	for _, v := range []any{
 		ClusterInfo{}, TopicList{}, GroupList{}, KVTable{}, RegisterBrokerBody{}, TopicConfig{}, HeartbeatData{}, SubscriptionData{}, LockBatchResponse{},
-		ConsumerList{}, SubscriptionGroupWrapper{}, ConsumerOffsetSerializeWrapper{}, ConsumerConnection{}, ProducerConnection{}, BrokerMemberGroup{}, SubscriptionGroupConfig{},
+		ConsumerList{}, SubscriptionGroupWrapper{}, ConsumerOffsetSerializeWrapper{}, ConsumerConnection{}, ProducerConnection{}, BrokerMemberGroup{}, SubscriptionGroupConfig{}, MessageRequestModes{}, QueryAssignmentResponse{},
 	} {
 		b, err := EncodeBody(v)
 		require.NoError(t, err)

@@ -82,7 +82,7 @@ func New(k *kernel.Kernel, fs vfs.FS) *Catalog {
 	}
 	c.files = files{c: c, dirty: map[string]bool{}, known: map[string][]uint32{}, texts: map[string]map[any][]byte{}, moved: make(chan struct{}), kick: make(chan struct{}, 1)}
 	c.images.c = c
-	k.Topics, k.Groups, k.Offsets, k.Locks, k.Images = c, groups{c}, offsets{c}, c, &c.images
+	k.Topics, k.Groups, k.Offsets, k.Locks, k.Values, k.Images = c, groups{c}, offsets{c}, c, c, &c.images
 	k.Hooks.OnRole(c.onRole)
 	k.Hooks.OnPublished(c.published)
 	k.Hooks.OnTruncated(c.truncated)

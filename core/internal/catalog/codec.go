@@ -1,12 +1,14 @@
 package catalog
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/message"
 )
 
@@ -31,15 +33,16 @@ const (
 )
 
 const (
-	entryTopic         = 1 // JSON of command.TopicConfig
-	entryTopicRemoved  = 2 // name
-	entryGroup         = 3 // JSON of command.SubscriptionGroupConfig
-	entryGroupRemoved  = 4 // name, flag: progress, too
-	entryOffsets       = 5 // group, topic, n, n × (queue id, offset)
-	entryOffsetRemoved = 6 // group, topic
-	entryEnds          = 7 // topic, n, n × (queue id, next offset)
-	entryLock          = 8 // group, topic, queue id, owner, expiry ms (0: the owner gave it up)
-	entryVersions      = 9 // three data versions: topics, groups, offsets
+	entryTopic         = 1  // JSON of command.TopicConfig
+	entryTopicRemoved  = 2  // name
+	entryGroup         = 3  // JSON of command.SubscriptionGroupConfig
+	entryGroupRemoved  = 4  // name, flag: progress, too
+	entryOffsets       = 5  // group, topic, n, n × (queue id, offset)
+	entryOffsetRemoved = 6  // group, topic
+	entryEnds          = 7  // topic, n, n × (queue id, next offset)
+	entryLock          = 8  // group, topic, queue id, owner, expiry ms (0: the owner gave it up)
+	entryVersions      = 9  // three data versions: topics, groups, offsets
+	entryValue         = 10 // kind, group, topic, value; an empty value removes
 )
 
 // writer builds the entries of one body.
@@ -271,6 +274,12 @@ func (s *state) applyEntry(kind byte, p []byte) error {
 		l := lockEntry{group: r.str(), topic: r.str(), queue: int32(r.varint()), owner: r.str(), expiry: r.varint()}
 		if r.err == nil {
 			s.locks.set(&l)
+		}
+	case entryValue:
+		k := kernel.ValueKey{Kind: r.str(), Group: r.str(), Topic: r.str()}
+		v := r.bytes()
+		if r.err == nil {
+			s.values.put(k, bytes.Clone(v))
 		}
 	case entryVersions:
 		var v [3]command.DataVersion

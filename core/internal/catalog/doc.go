@@ -1,5 +1,5 @@
 // Package catalog keeps the broker's metadata (topics, subscription groups,
-// consumer progress, queue locks) as records of the built-in topic
+// consumer progress, queue locks, values of behaviours) as records of the built-in topic
 // rmq_sys_hardpoint_catalog, queue 0.
 //
 // # Records

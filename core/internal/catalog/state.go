@@ -22,6 +22,7 @@ type state struct {
 	oVersion command.DataVersion
 	offsets  offsetTable
 	locks    lockTable
+	values   valueTable
 	// private: nobody else sees the maps yet, so they are changed in place.
 	private bool
 }
@@ -41,6 +42,7 @@ func newState() *state {
 	s.groups.Store(&map[string]*command.SubscriptionGroupConfig{})
 	s.offsets.reset()
 	s.locks.m, s.locks.dirty = map[lockKey]*lockEntry{}, map[lockKey]struct{}{}
+	s.values.m = map[kernel.ValueKey][]byte{}
 	return s
 }
 
@@ -62,6 +64,7 @@ func (s *state) replace(from *state) {
 	s.mu.Unlock()
 	s.offsets.replace(&from.offsets)
 	s.locks.replace(&from.locks)
+	s.values.replace(&from.values)
 }
 
 // writableTopics and writableGroups return a table to change and to store; the
@@ -108,6 +111,7 @@ func (s *state) removeTopic(name string) {
 	s.mu.Unlock()
 	s.offsets.removeTopic(name)
 	s.locks.removeTopic(name)
+	s.values.remove(func(k kernel.ValueKey) bool { return k.Topic == name })
 }
 
 func (s *state) putGroup(g command.SubscriptionGroupConfig) *command.SubscriptionGroupConfig {
@@ -129,6 +133,7 @@ func (s *state) removeGroup(name string, offsets bool) {
 		s.offsets.removeGroup(name)
 	}
 	s.locks.removeGroup(name)
+	s.values.remove(func(k kernel.ValueKey) bool { return k.Group == name })
 }
 
 func (s *state) versions() [3]command.DataVersion {
@@ -198,6 +203,7 @@ func (s *state) dump(w *writer) error {
 	}
 	s.offsets.dump(w)
 	s.locks.dump(w)
+	s.values.dump(w)
 	return nil
 }
 

@@ -33,6 +33,7 @@ type Kernel struct {
 	Groups     Groups
 	Offsets    Offsets
 	Locks      Locks
+	Values     Values
 	// Images makes the catalog image that begins a segment; nil: none.
 	Images ImageSource
 	Hooks  Hooks
@@ -45,9 +46,8 @@ type Kernel struct {
 	// what topics there are now; nil: there are none.
 	Announce func(ctx context.Context)
 
-	config    atomic.Pointer[Config]
-	base      context.Context // ends when nobody is served any more
-	cancel    context.CancelFunc
+	config atomic.Pointer[Config]
+	serving
 	sender    Sender
 	handlers  map[int32]HandlerFunc
 	conns     sync.Map // peer id → *Conn
@@ -57,6 +57,12 @@ type Kernel struct {
 
 	// StoreHost is Advertise as it stands in records.
 	StoreHost message.Host
+}
+
+// serving is the time in which somebody is served.
+type serving struct {
+	base   context.Context // ends when nobody is served any more
+	cancel context.CancelFunc
 }
 
 // office is what this node may do now.
@@ -298,4 +304,19 @@ type Offsets interface {
 type Locks interface {
 	// Held reports whether a group holds any queue.
 	Held(group string) bool
+}
+
+// ValueKey names what a behaviour remembers of a group in a topic.
+type ValueKey struct{ Kind, Group, Topic string }
+
+// Values is the catalog's table of what behaviours remember. What is of a group or
+// a topic goes with it.
+type Values interface {
+	// Value is what was put; nil: nothing. It is not to be changed.
+	Value(k ValueKey) []byte
+	// PutValue stores a value, empty removes one; it returns when that is
+	// published.
+	PutValue(ctx context.Context, k ValueKey, v []byte) error
+	// OfKind calls yield for all of a kind, until it returns false, in no order.
+	OfKind(kind string, yield func(k ValueKey, v []byte) bool)
 }
