@@ -14,6 +14,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/internal/admin"
+	"github.com/hardpointmq/hardpoint/core/internal/assign"
 	"github.com/hardpointmq/hardpoint/core/internal/catalog"
 	"github.com/hardpointmq/hardpoint/core/internal/client"
 	"github.com/hardpointmq/hardpoint/core/internal/combine"
@@ -73,6 +74,8 @@ type Broker struct {
 	client *client.Manager
 	sender *send.Send
 	wait   waiters
+	// servers are the name servers, known at start.
+	servers atomic.Pointer[[]string]
 
 	umu    sync.Mutex // one update at a time
 	loaded *config.Loaded
@@ -156,6 +159,11 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	offset.New(k, b.query)
 	retry.New(k)
 	admin.New(k)
+	alloc := &allocators{cfg: cfg, from: p.Plugins.Allocate, settings: func(name string) plugin.Settings { return b.settings("allocate", name, "") }}
+	assign.New(k, assign.Params{
+		Clients: b.client, Allocator: alloc.get, NameServers: b.nameServers,
+		Dialer: func() transport.Dialer { return b.trans.Capabilities().Dialer },
+	})
 	if p.Loaded != nil {
 		b.loaded = p.Loaded
 		k.Update = b.update
@@ -222,6 +230,15 @@ func (b *Broker) start(ctx context.Context) error {
 	if err := b.k.Hooks.Start(ctx); err != nil {
 		return err
 	}
+	var servers []string
+	if b.p.NameServers != nil {
+		servers = b.p.NameServers()
+	}
+	servers, err = register.Addresses(append(servers, cfg.Broker.NamesrvAddrs...))
+	if err != nil {
+		return err
+	}
+	b.servers.Store(&servers)
 	b.gate.open()
 	b.push(step{"listeners", 3, b.stopListeners})
 	b.reach(ctx, adv.Addr)
@@ -303,16 +320,20 @@ func (b *Broker) reach(ctx context.Context, address string) {
 	}
 }
 
+// nameServers are the name servers at which the broker registers.
+func (b *Broker) nameServers() []string {
+	if s := b.servers.Load(); s != nil {
+		return *s
+	}
+	return nil
+}
+
 // register announces the broker to its name servers. It does not wait for them:
 // they may start later.
 func (b *Broker) register(ctx context.Context, address string) error {
 	cfg := b.p.Config
 	d := b.trans.Capabilities().Dialer
-	var servers []string
-	if b.p.NameServers != nil {
-		servers = b.p.NameServers()
-	}
-	servers = append(servers, cfg.Broker.NamesrvAddrs...)
+	servers := b.nameServers()
 	if len(servers) == 0 || d == nil {
 		return nil
 	}

@@ -59,6 +59,7 @@ func choose(ctx context.Context, cfg *config.Config, p *wiring.Plugins, trans st
 		note(fit(parts...))
 		note(holds(c.store.says, cfg.Broker.MaxMessageSize))
 	}
+	faults = append(faults, configured(ctx, cfg, p.Allocate)...)
 	return c, append(faults, cfg.UnknownPlugins(func(kind, name string) error {
 		switch { // those that were chosen are judged above
 		case kind == "storage" && name != cfg.Store.Storage:

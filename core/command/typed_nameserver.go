@@ -1,5 +1,9 @@
 package command
 
+// ZoneName is the field in which clients, with every request, and brokers, when
+// they register, say in which zone they are.
+const ZoneName = "__ZONE_NAME"
+
 // RouteRequest is GET_ROUTEINFO_BY_TOPIC (105), answered with TopicRouteData.
 type RouteRequest struct {
 	Topic                  string
@@ -11,14 +15,14 @@ type RouteRequest struct {
 // Decode takes the fields.
 func (r *RouteRequest) Decode(h *Header) error {
 	d := reader{h: h}
-	*r = RouteRequest{d.needString("topic"), d.optString("__ZONE_NAME"), d.bool("__ZONE_MODE", false), d.bool("acceptStandardJsonOnly", false)}
+	*r = RouteRequest{d.needString("topic"), d.optString(ZoneName), d.bool("__ZONE_MODE", false), d.bool("acceptStandardJsonOnly", false)}
 	return d.err
 }
 
 // Append writes the fields.
 func (r *RouteRequest) Append(w *Writer) {
 	w.Ext("topic", r.Topic)
-	w.optString("__ZONE_NAME", r.ZoneName)
+	w.optString(ZoneName, r.ZoneName)
 	if r.ZoneMode {
 		w.ExtBool("__ZONE_MODE", true)
 	}
@@ -98,7 +102,7 @@ func (r *RegisterBrokerRequest) Decode(h *Header) error {
 	d := reader{h: h}
 	r.decode(&d)
 	r.HAServerAddr = d.optString("haServerAddr")
-	r.ZoneName = d.optString("__ZONE_NAME")
+	r.ZoneName = d.optString(ZoneName)
 	r.HeartbeatTimeoutMillis = d.optInt64("heartbeatTimeoutMillis", 0)
 	r.EnableActingMaster = d.bool("enableActingMaster", false)
 	r.Compressed = d.bool("compressed", false)
@@ -110,7 +114,7 @@ func (r *RegisterBrokerRequest) Decode(h *Header) error {
 func (r *RegisterBrokerRequest) Append(w *Writer) {
 	r.BrokerID.Append(w)
 	w.Ext("haServerAddr", r.HAServerAddr)
-	w.optString("__ZONE_NAME", r.ZoneName)
+	w.optString(ZoneName, r.ZoneName)
 	if r.HeartbeatTimeoutMillis > 0 {
 		w.ExtInt("heartbeatTimeoutMillis", r.HeartbeatTimeoutMillis)
 	}

@@ -26,7 +26,7 @@ func (m *Manager) heartbeat(r *kernel.Request) {
 		r.Error(command.RespInvalidParameter, fmt.Sprintf("the heartbeat of %.120q names too many groups: a connection may be in %d", hb.ClientID, maxMemberships))
 		return
 	}
-	who := Member{ClientID: hb.ClientID, Conn: r.Conn, Language: r.Header.Language, Version: r.Header.Version, LastSeen: m.k.Clock.Now()}
+	who := Member{ClientID: hb.ClientID, Conn: r.Conn, Language: r.Header.Language, Version: r.Header.Version, LastSeen: m.k.Clock.Now(), Zone: r.Header.ExtString(command.ZoneName)}
 	ctx, cancel := m.k.Waiting()
 	defer cancel()
 	var changed []string
@@ -54,7 +54,7 @@ func (m *Manager) heartbeat(r *kernel.Request) {
 	w.ExtBool("IS_SUPPORT_HEART_BEAT_V2", true)
 	w.ExtBool("IS_SUB_CHANGE", true) // a client that leaves its subscriptions out sends them again
 	r.Reply(w)
-	m.notify(changed...)
+	m.Notify(changed...)
 }
 
 // ensure sees to it that a group and its retry topic are there. Once ctx is over
@@ -100,7 +100,7 @@ func (m *Manager) unregister(r *kernel.Request) {
 	m.mu.Unlock()
 	r.OK()
 	if changed {
-		m.notify(consumer)
+		m.Notify(consumer)
 	}
 }
 

@@ -28,6 +28,8 @@ type Member struct {
 	Language command.Language
 	Version  int32
 	LastSeen time.Time
+	// Zone is what the client says of itself (__ZONE_NAME); empty: nothing.
+	Zone string
 }
 
 // Subscription is what a group wants of a topic.
@@ -318,7 +320,7 @@ func (m *Manager) disconnected(c *kernel.Conn) {
 		}
 	}
 	m.mu.Unlock()
-	m.notify(slices.Collect(maps.Keys(lost))...)
+	m.Notify(slices.Collect(maps.Keys(lost))...)
 }
 
 func (m *Manager) expire(now time.Time) {
@@ -340,7 +342,7 @@ func (m *Manager) expire(now time.Time) {
 		m.k.Log.Warn("closing the connection of a client that sent no heartbeat", "peer", c.Peer.Remote(), "for", limit)
 		_ = c.Peer.Close()
 	}
-	m.notify(changed...)
+	m.Notify(changed...)
 }
 
 func (m *Manager) forget(groupName string) {
@@ -354,8 +356,8 @@ func (m *Manager) forget(groupName string) {
 	delete(m.consumers, groupName)
 }
 
-// notify tells the members of groups to share their queues anew.
-func (m *Manager) notify(groups ...string) {
+// Notify tells the members of groups to share their queues anew.
+func (m *Manager) Notify(groups ...string) {
 	if !m.k.Config().NotifyIDs {
 		return
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/admin"
+	"github.com/hardpointmq/hardpoint/core/internal/assign"
 	"github.com/hardpointmq/hardpoint/core/internal/catalog"
 	"github.com/hardpointmq/hardpoint/core/internal/client"
 	"github.com/hardpointmq/hardpoint/core/internal/combine"
@@ -94,7 +95,9 @@ type Options struct {
 	Config func(*kernel.Config)
 	// Prepare is called before anything starts.
 	Prepare func(e *Engine)
-	Clock   plugin.Clock
+	// Assign is who shares queues; without it there are no allocators.
+	Assign assign.Params
+	Clock  plugin.Clock
 }
 
 // Engine is a running broker without plugins.
@@ -227,6 +230,11 @@ func TryStart(tb testing.TB, o Options) (*Engine, error) {
 	offset.New(e.K, q)
 	retry.New(e.K)
 	admin.New(e.K)
+	if o.Assign.Allocator == nil {
+		o.Assign.Allocator = func(string) (assign.Instance, error) { return assign.Instance{}, assign.ErrUnknown }
+	}
+	o.Assign.Clients = e.Clients
+	assign.New(e.K, o.Assign)
 	tb.Cleanup(e.Stop)
 	if o.Prepare != nil {
 		o.Prepare(e)

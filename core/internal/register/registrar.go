@@ -103,7 +103,7 @@ var _ plugin.Component = (*Registrar)(nil)
 
 // New makes a registrar; it connects to nobody. Errors name the setting.
 func New(p Params) (*Registrar, error) {
-	addrs, err := addresses(p.NameServers)
+	addrs, err := Addresses(p.NameServers)
 	if err != nil {
 		return nil, err
 	}
@@ -132,8 +132,8 @@ func New(p Params) (*Registrar, error) {
 	return r, nil
 }
 
-// addresses splits and checks a list of name servers; duplicates are dropped.
-func addresses(list []string) ([]string, error) {
+// Addresses splits and checks a list of name servers; duplicates are dropped.
+func Addresses(list []string) ([]string, error) {
 	var out []string
 	for _, l := range list {
 		for a := range strings.SplitSeq(l, ";") {

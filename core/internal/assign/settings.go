@@ -1,0 +1,187 @@
+package assign
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hardpointmq/hardpoint/core/api"
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
+)
+
+// Attributes of subscription groups.
+const (
+	// AttrAllocator is the name of the group's allocator.
+	AttrAllocator = "allocator"
+	// AttrWeights gives members weights by client id: "PATTERN=WEIGHT;…", the
+	// first pattern that matches counts, others weigh 1.
+	AttrWeights = "allocator.weights"
+)
+
+// Kinds of values in the catalog.
+const (
+	kindMode       = "request-mode"
+	kindAssignment = "assignment"
+)
+
+// strategies are the names that clients' strategies have.
+var strategies = map[string]string{
+	"AVG": "averagely", "AVG_BY_CIRCLE": "circle", "CONSISTENT_HASH": "consistenthash",
+	"MACHINE_ROOM": "machineroom", "CONFIG": "config",
+}
+
+// pluginName is the allocator of a strategy, or of its own name.
+func pluginName(strategy string) string {
+	if name, ok := strategies[strategy]; ok {
+		return name
+	}
+	return strategy
+}
+
+// setting is what the group says of a topic; the zero value when it says nothing.
+func (a *Assign) setting(group, topic string) command.SetMessageRequestModeBody {
+	var s command.SetMessageRequestModeBody
+	if v := a.k.Values.Value(kernel.ValueKey{Kind: kindMode, Group: group, Topic: topic}); v != nil {
+		if err := json.Unmarshal(v, &s); err != nil {
+			a.k.Log.Error("the request mode of a group cannot be read and is taken for unset", "group", group, "topic", topic, "error", err)
+			s = command.SetMessageRequestModeBody{}
+		}
+	}
+	if g := a.k.Groups.Named(group); g != nil {
+		if s.Allocator == "" {
+			s.Allocator = g.Attributes[AttrAllocator]
+		}
+		if s.Weights == "" {
+			s.Weights = g.Attributes[AttrWeights]
+		}
+	}
+	return s
+}
+
+// setMode serves SET_MESSAGE_REQUEST_MODE (401).
+func (a *Assign) setMode(r *kernel.Request) {
+	var q command.SetMessageRequestModeBody
+	if err := command.DecodeBody(r.Frame.Body, &q); err != nil {
+		r.Error(command.RespInvalidParameter, "the body of the request cannot be read: "+err.Error())
+		return
+	}
+	switch t := a.k.Topics.Named(q.Topic); {
+	case strings.HasPrefix(q.Topic, message.RetryPrefix):
+		r.Error(command.RespNoPermission, "retry topic is not allowed to set mode")
+		return
+	case t == nil || t.Internal:
+		r.Error(command.RespTopicNotExist, fmt.Sprintf("topic[%s] not exist", q.Topic))
+		return
+	case a.k.Groups.Named(q.ConsumerGroup) == nil:
+		r.Error(command.RespSubscriptionGroupNotExist, fmt.Sprintf("subscription group [%s] does not exist", q.ConsumerGroup))
+		return
+	}
+	err := a.check(&q)
+	if err == nil {
+		err = a.k.Writable()
+	}
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	body, err := command.EncodeBody(q)
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	ctx, cancel := a.k.Waiting()
+	defer cancel()
+	if err := a.k.Values.PutValue(ctx, kernel.ValueKey{Kind: kindMode, Group: q.ConsumerGroup, Topic: q.Topic}, body); err != nil {
+		r.Fail(err)
+		return
+	}
+	r.OK()
+	a.p.Clients.Notify(q.ConsumerGroup)
+}
+
+// check refuses a setting that could not be followed.
+func (a *Assign) check(q *command.SetMessageRequestModeBody) error {
+	switch q.Mode {
+	case command.ModePull:
+	case command.ModePop:
+		return &api.Error{ID: api.SystemError, Text: fmt.Sprintf("mode POP for group %s: this broker serves no POP; set the mode to PULL", q.ConsumerGroup)}
+	default:
+		return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("the request for group %s has no mode: set PULL", q.ConsumerGroup)}
+	}
+	if q.Allocator != "" {
+		if _, err := a.p.Allocator(pluginName(q.Allocator)); errors.Is(err, ErrUnknown) {
+			return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("group %s: %s", q.ConsumerGroup, err), Err: err}
+		}
+	}
+	if _, err := parseWeights(q.Weights); err != nil {
+		return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("group %s: %s", q.ConsumerGroup, err), Err: err}
+	}
+	return nil
+}
+
+// allModes serves GET_ALL_MESSAGE_REQUEST_MODE (402).
+func (a *Assign) allModes(r *kernel.Request) {
+	out := command.MessageRequestModes{Modes: map[string]map[string]command.SetMessageRequestModeBody{}}
+	a.k.Values.OfKind(kindMode, func(k kernel.ValueKey, v []byte) bool {
+		var s command.SetMessageRequestModeBody
+		if json.Unmarshal(v, &s) == nil {
+			if out.Modes[k.Topic] == nil {
+				out.Modes[k.Topic] = map[string]command.SetMessageRequestModeBody{}
+			}
+			out.Modes[k.Topic][k.Group] = s
+		}
+		return true
+	})
+	body, err := command.EncodeBody(out)
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	r.JSON(body)
+}
+
+// weight is one rule of AttrWeights.
+type weight struct {
+	pattern string
+	weight  uint32
+}
+
+// parseWeights reads AttrWeights.
+func parseWeights(text string) ([]weight, error) {
+	var out []weight
+	for part := range strings.SplitSeq(text, ";") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		// Client ids may hold a "=", weights do not.
+		i := strings.LastIndexByte(part, '=')
+		pattern, number := part, ""
+		if i >= 0 {
+			pattern, number = part[:i], part[i+1:]
+		}
+		n, err := strconv.ParseUint(number, 10, 32)
+		if _, bad := path.Match(pattern, ""); err != nil || bad != nil || n == 0 || pattern == "" {
+			return nil, fmt.Errorf("weights: %.120q must be PATTERN=WEIGHT, with a pattern of client ids such as big-* and a weight from 1 on, separated by ;", part)
+		}
+		out = append(out, weight{pattern, uint32(n)})
+	}
+	return out, nil
+}
+
+// weightOf is the weight of a client id.
+func weightOf(rules []weight, id string) uint32 {
+	i := slices.IndexFunc(rules, func(w weight) bool {
+		ok, _ := path.Match(w.pattern, id)
+		return ok || w.pattern == id
+	})
+	if i < 0 {
+		return 1
+	}
+	return rules[i].weight
+}
