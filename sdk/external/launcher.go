@@ -74,6 +74,10 @@ func (l *launcher) Acquire(ctx context.Context, log *slog.Logger) (wire.Process,
 
 // launch starts a process and shakes hands with it.
 func (l *launcher) launch(ctx context.Context, cmd Command, log *slog.Logger) (*process, error) {
+	identity, certificate, err := newCertificate()
+	if err != nil {
+		return nil, err
+	}
 	p := &process{l: l, cmd: cmd, out: newPump(l.name, log), retired: make(chan struct{})}
 	p.run = newRunner(cmd, p.out)
 	var sockets string
@@ -82,11 +86,11 @@ func (l *launcher) launch(ctx context.Context, cmd Command, log *slog.Logger) (*
 		VersionedPlugins: wire.Plugins(nil),
 		RunnerFunc: func(_ hclog.Logger, spec *exec.Cmd, dir string) (goplugin_runner.Runner, error) {
 			sockets = dir
-			p.run.cmd.Env = append(environment(cmd.Env), spec.Env...)
+			p.run.cmd.Env = append(append(environment(cmd.Env), spec.Env...), certificateEnv+"="+certificate)
 			return p.run, nil
 		},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		AutoMTLS:         true,
+		TLSConfig:        identity,
 		SkipHostEnv:      true,
 		StartTimeout:     l.o.StartTimeout,
 		SyncStdout:       p.out.writer("stdout"),
@@ -97,7 +101,7 @@ func (l *launcher) launch(ctx context.Context, cmd Command, log *slog.Logger) (*
 	})
 	stop := context.AfterFunc(ctx, func() { _ = p.run.Kill(ctx) })
 	defer stop()
-	err := p.connect(ctx)
+	err = p.connect(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()

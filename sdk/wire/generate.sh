@@ -11,3 +11,5 @@ PATH=$tools:$PATH protoc -I proto \
 	--go_out=. --go_opt=module=github.com/hardpointmq/hardpoint/sdk/wire \
 	--go-grpc_out=. --go-grpc_opt=module=github.com/hardpointmq/hardpoint/sdk/wire \
 	$(find proto -name '*.proto')
+# The messages of the Python package; its services need no generated code.
+(cd proto && protoc -I . --python_out=../../python hardpoint/plugin/v1/*.proto hardpoint/allocate/v1/*.proto hardpoint/storage/v1/*.proto)

@@ -112,7 +112,7 @@ class Service(Kind):
         try:
             allocator = self._open.get(r.instance)
             if allocator is None:
-                raise errors.RequestError(f"invalid allocation request: instance {r.instance} is not open")
+                raise errors.Unavailable(f"plugin is not available: the process has no open allocator {r.instance}")
             return _response(allocator.allocate(_request(r)))
         except Exception as e:
             return allocate_pb2.AllocateResponse(failure=failure(e))

@@ -65,6 +65,12 @@ class Unsupported(PluginError):
     code = 9
 
 
+class Unavailable(PluginError):
+    """There is nothing of that name or number here, or not any more."""
+
+    code = 32
+
+
 class ConfigError(PluginError):
     """Something is wrong with the configuration."""
 
