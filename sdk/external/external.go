@@ -11,8 +11,10 @@
 //
 // A process that dies takes its stores with it: calls fail with
 // plugin.ErrUnavailable, Events.Failed is called. A store built and started anew
-// launches a new process. An allocator keeps nothing, so it goes on in a new
-// process by itself.
+// launches a new process, after a back-off; one that dies again and again is given
+// a rest (Breaker). A process that does not answer a health call counts as dead and
+// is killed (Health). An allocator keeps nothing, so it goes on in a new process by
+// itself.
 //
 // The connection is go-plugin's over gRPC with mutual TLS, plus the data sockets
 // of storagewire. What the process prints, anything at all, goes to the logger
@@ -44,17 +46,57 @@ type Command struct {
 	// temporary directory, time zone, language, settings of the Go runtime).
 	// Nothing else of the host's environment reaches it: that may hold secrets.
 	Env []string
+	// Checksum is the SHA-256 of the program in hexadecimal digits; empty: any. It is
+	// verified before each start, and a program with another one is not started. On
+	// Linux the very file that was hashed is executed, whatever is put under its name
+	// meanwhile; elsewhere, and for a script, the file is executed by its name right
+	// afterwards. Whoever may write into the file itself, or into what it loads
+	// (libraries, the interpreter, its modules), is not kept from it.
+	Checksum string
 }
 
 // Options may be left zero.
 type Options struct {
-	// StartTimeout bounds launch and handshake; 0: 30 s.
+	// StartTimeout bounds launch, handshake and first health call; 0: 30 s.
 	StartTimeout time.Duration
 	// Linger is how long a process that was described waits for its store; 0: 5 s;
 	// negative: not at all.
 	Linger time.Duration
 	// Replacer, when not nil, can replace the program while it is used.
 	Replacer *Replacer
+	// Health is how often a process is asked whether it is there; 0: 5 s; negative:
+	// never.
+	Health time.Duration
+	// HealthLimit is how long it may take to answer, 0: 5 s. One that misses it twice
+	// in a row, the second time asked afresh, is killed: then it has not answered for
+	// twice as long. Time that the host itself did not run does not count.
+	HealthLimit time.Duration
+	// Backoff and Breaker are about processes that die.
+	Backoff Backoff
+	Breaker Breaker
+	// Meter makes the metrics of the process and its calls; nil: none. The metrics
+	// of the plugin itself go there, too, when it implements plugin.Collector.
+	Meter plugin.Meter
+	// Clock is nil for that of the system.
+	Clock plugin.Clock
+}
+
+// Backoff is the wait before a process is started again after a death: First after
+// the first, twice as long after each further one up to Most, and at random down to
+// half of that. A process that lived for the Window of the Breaker starts it over.
+type Backoff struct {
+	First time.Duration // 0: 100 ms
+	Most  time.Duration // 0: 30 s
+}
+
+// Breaker is the circuit breaker: after so many deaths within Window no process is
+// started for Open, and whoever needs one gets an error at once. Then there is one
+// attempt: a process that dies before it has lived for Window opens the circuit
+// breaker again at once.
+type Breaker struct {
+	Deaths int           // 0: 5; negative: it never opens
+	Window time.Duration // 0: 1 min
+	Open   time.Duration // 0: 30 s
 }
 
 // Storage makes a factory of a storage plugin in a process; name selects one of
@@ -78,13 +120,7 @@ func Transport(name string, cmd Command, o Options) transport.Factory {
 
 // host makes a factory of any kind, with a launcher of its own.
 func host[P, T any](kind, contract, name string, cmd Command, o Options, newFactory func(string, wire.Launcher) plugin.Factory[P, T]) plugin.Factory[P, T] {
-	if o.StartTimeout <= 0 {
-		o.StartTimeout = 30 * time.Second
-	}
-	if o.Linger == 0 {
-		o.Linger = 5 * time.Second
-	}
-	l := &launcher{kind: kind, name: name, contract: contract, cmd: cmd, o: o}
+	l := newLauncher(kind, contract, name, cmd, o)
 	if o.Replacer != nil {
 		o.Replacer.add(l)
 	}

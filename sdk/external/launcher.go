@@ -2,11 +2,12 @@ package external
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,48 +24,84 @@ import (
 type launcher struct {
 	kind, name, contract string
 	o                    Options
+	m                    *meters
+	turn                 chan struct{} // holds a token while a process is launched
 
-	mu  sync.Mutex
-	cmd Command // of the next process
-	cur *process
+	mu   sync.Mutex
+	cmd  Command // of the next process
+	cur  *process
+	hist *history // of the processes of cmd
 
 	built     []plugin.Raw // configurations of instances, the newest last
 	described plugin.Raw   // the last configuration that was checked
 }
 
+func newLauncher(kind, contract, name string, cmd Command, o Options) *launcher {
+	l := &launcher{kind: kind, name: name, contract: contract, cmd: cmd, o: o.withDefaults(), turn: make(chan struct{}, 1)}
+	l.hist = newHistory(&l.o)
+	l.m = newMeters(l)
+	return l
+}
+
 // process is a launched one.
 type process struct {
-	l      *launcher
-	cmd    Command
-	client *goplugin.Client
-	conn   *grpc.ClientConn
-	run    *runner
-	out    *pump
-	// retired is closed when another process took its place.
-	retired chan struct{}
+	l       *launcher
+	cmd     Command
+	client  *goplugin.Client
+	conn    *grpc.ClientConn
+	run     *runner
+	out     *pump
+	retired chan struct{} // closed when another process took its place
+	watched chan struct{} // closed when its end is noted
+	once    sync.Once     // of end
 
 	// under launcher.mu
-	users int
-	idle  *time.Timer
+	users  int
+	idle   *time.Timer
+	ending bool   // somebody asked it to end while it was alive
+	hung   string // why it was killed
 }
 
 var _ wire.Process = (*process)(nil)
 
-// Acquire implements wire.Launcher.
+// Acquire implements wire.Launcher. After a death the next process starts when the
+// back-off is over; a caller who does not wait that long is refused at once, and so
+// is everybody while the circuit breaker is open.
 func (l *launcher) Acquire(ctx context.Context, log *slog.Logger) (wire.Process, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if p := l.cur; p != nil && p.run.alive() {
-		if p.idle != nil {
-			p.idle.Stop()
-			p.idle = nil
-		}
-		p.users++
-		p.out.use(log)
+	if p := l.join(ctx, log); p != nil {
 		return p, nil
 	}
-	p, err := l.launch(ctx, l.cmd, log)
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: waiting for the start of plugin %q: %w", plugin.ErrUnavailable, l.name, ctx.Err())
+	}
+	if p := l.join(ctx, log); p != nil { // somebody else launched it
+		return p, nil
+	}
+	if err := l.wait(ctx); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	cmd := l.cmd
+	l.hist.begin(l.o.Clock.Now())
+	l.mu.Unlock()
+	p, err := l.launch(ctx, cmd, log)
+	if other := l.join(ctx, log); other != nil { // the program was replaced
+		if err == nil {
+			p.end()
+		}
+		return other, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if err != nil {
+		var s *startError
+		if errors.As(err, &s) && s.died {
+			l.m.deaths.Add(1)
+			l.hist.die(l.o.Clock.Now(), s.what())
+		}
 		return nil, err
 	}
 	p.users = 1
@@ -72,56 +109,140 @@ func (l *launcher) Acquire(ctx context.Context, log *slog.Logger) (wire.Process,
 	return p, nil
 }
 
+// join gives the process that runs, nil when there is none.
+func (l *launcher) join(ctx context.Context, log *slog.Logger) wire.Process {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.cur
+	if p == nil {
+		return nil
+	}
+	if !p.run.alive() {
+		l.mu.Unlock() // its end must be noted, or the next start would not wait
+		select {
+		case <-p.watched:
+		case <-ctx.Done():
+		}
+		l.mu.Lock()
+		return nil
+	}
+	if p.idle != nil {
+		p.idle.Stop()
+		p.idle = nil
+	}
+	p.users++
+	p.out.use(log)
+	return p
+}
+
+// wait returns when a process may be started.
+func (l *launcher) wait(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		now := l.o.Clock.Now()
+		wait, refused := l.hist.next(now)
+		deadline, bounded := ctx.Deadline()
+		var err error
+		if refused || bounded && time.Until(deadline) < wait {
+			err = l.hist.refusal(l.name, l.cmd.Path, now)
+		}
+		l.mu.Unlock()
+		if err != nil || wait <= 0 {
+			return err
+		}
+		t := l.o.Clock.NewTimer(wait)
+		select {
+		case <-t.C():
+		case <-ctx.Done():
+			t.Stop()
+			return fmt.Errorf("%w: waiting for the next start of plugin %q: %w", plugin.ErrUnavailable, l.name, ctx.Err())
+		}
+	}
+}
+
+// startError says why a process did not start.
+type startError struct {
+	name, path string
+	err        error
+	epilogue   string
+	died       bool // a process was started, and the caller did not give up
+}
+
+// Error implements error.
+func (e *startError) Error() string {
+	return fmt.Sprintf("%s: the process of plugin %q (%s) did not start: %s", plugin.ErrUnavailable, e.name, e.path, e.what())
+}
+
+func (e *startError) what() string { return e.err.Error() + e.epilogue }
+
+// Unwrap makes it match plugin.ErrUnavailable and its reason.
+func (e *startError) Unwrap() []error { return []error{plugin.ErrUnavailable, e.err} }
+
 // launch starts a process and shakes hands with it.
 func (l *launcher) launch(ctx context.Context, cmd Command, log *slog.Logger) (*process, error) {
+	fault := &startError{name: l.name, path: cmd.Path}
 	identity, certificate, err := newCertificate()
 	if err != nil {
-		return nil, err
+		fault.err = err
+		return nil, fault
 	}
-	p := &process{l: l, cmd: cmd, out: newPump(l.name, log), retired: make(chan struct{})}
-	p.run = newRunner(cmd, p.out)
-	var sockets string
+	prog, err := openProgram(cmd)
+	if err != nil {
+		fault.err = err
+		return nil, fault
+	}
+	defer prog.close()
+	sockets, remove, err := wire.SocketDir()
+	if err != nil {
+		fault.err = err
+		return nil, fault
+	}
+	defer remove() // connected: nothing is left behind whoever is killed
+
+	p := &process{l: l, cmd: cmd, out: newPump(l.name, log), retired: make(chan struct{}), watched: make(chan struct{})}
+	p.run = newRunner(prog, cmd.Args, p.out)
 	p.client = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  wire.Handshake(),
 		VersionedPlugins: wire.Plugins(nil),
-		RunnerFunc: func(_ hclog.Logger, spec *exec.Cmd, dir string) (goplugin_runner.Runner, error) {
-			sockets = dir
-			p.run.cmd.Env = append(append(environment(cmd.Env), spec.Env...), certificateEnv+"="+certificate)
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: sockets},
+		RunnerFunc: func(_ hclog.Logger, spec *exec.Cmd, _ string) (goplugin_runner.Runner, error) {
+			// Later ones count: the socket's path must be short.
+			p.run.cmd.Env = append(append(environment(cmd.Env), spec.Env...), certificateEnv+"="+certificate, goplugin.EnvUnixSocketDir+"="+sockets)
 			return p.run, nil
 		},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		TLSConfig:        identity,
 		SkipHostEnv:      true,
-		StartTimeout:     l.o.StartTimeout,
+		StartTimeout:     l.o.StartTimeout + time.Minute, // ours counts, and says more
 		SyncStdout:       p.out.writer("stdout"),
 		SyncStderr:       p.out.writer("stderr"),
+		GRPCDialOptions:  p.dialOptions(),
 		// The process's output does not pass through go-plugin at all: it takes
 		// lines apart at any other level, and panics on some.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
 	})
-	stop := context.AfterFunc(ctx, func() { _ = p.run.Kill(ctx) })
+	l.m.starts.Add(1)
+	limit, cancel := context.WithTimeout(ctx, l.o.StartTimeout)
+	defer cancel()
+	stop := context.AfterFunc(limit, func() { _ = p.run.Kill(ctx) })
 	defer stop()
-	err = p.connect(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
+	if err := p.connect(limit); err != nil {
+		fault.err = p.whyNot(ctx, limit, err)
+		fault.died = ctx.Err() == nil && p.run.started.Load()
 		_ = p.run.Kill(ctx)
 		p.client.Kill()
 		_ = p.run.wait()
 		p.out.stop()
-		return nil, fmt.Errorf("%w: the process of plugin %q (%s) did not start: %w%s", plugin.ErrUnavailable, l.name, cmd.Path, err, p.epilogue())
+		fault.epilogue = p.epilogue()
+		return nil, fault
 	}
-	_ = os.RemoveAll(sockets) // connected: nothing is left behind whoever is killed
+	go p.watch()
 	return p, nil
 }
 
 func (p *process) connect(ctx context.Context) error {
 	c, err := p.client.Client()
 	if err != nil {
-		return err
-	}
-	if err := c.Ping(); err != nil {
 		return err
 	}
 	raw, err := c.Dispense(wire.Everything)
@@ -133,7 +254,43 @@ func (p *process) connect(ctx context.Context) error {
 		return fmt.Errorf("there is no connection to it, but a %T", raw)
 	}
 	p.conn = conn
+	if err := p.health(ctx); err != nil {
+		return fmt.Errorf("it does not answer the health call: %w", err)
+	}
 	return ctx.Err()
+}
+
+// whyNot is why the process did not come up, in words.
+func (p *process) whyNot(ctx, limit context.Context, err error) error {
+	r := p.run
+	hand, fault := r.shaken()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case r.startErr != nil:
+		return diagnose(p.cmd.Path, r.startErr)
+	case fault != nil:
+		return fault
+	case limit.Err() != nil && hand == "":
+		found := "found was nothing"
+		if n := r.noise(); n != "" {
+			found = fmt.Sprintf("found was %q", n)
+		}
+		return fmt.Errorf("nothing came of the handshake within %v: expected is a line like %q of its own on its standard output, %s; if the program is only slow to start, give it a longer start timeout", p.l.o.StartTimeout, expectedHandshake, found)
+	case limit.Err() != nil:
+		return fmt.Errorf("it shook hands (%s), but did not answer the health call within %v", shown(hand), p.l.o.StartTimeout)
+	case hand == "" && r.killed.Load(): // go-plugin did, at the end of its output
+		return errors.New("it closed its standard output without the handshake of a Hardpoint plugin, and went on running")
+	case hand == "":
+		return errors.New("it ended before the handshake: if it is a plugin of Hardpoint at all, its last output says why")
+	}
+	return fmt.Errorf("it shook hands (%s), then: %w", shown(hand), err)
+}
+
+// shown is a handshake without its certificate.
+func shown(hand string) string {
+	parts := strings.SplitN(hand, "|", 6)
+	return strings.Join(parts[:min(len(parts), 5)], "|")
 }
 
 // Conn implements wire.Process.
@@ -154,9 +311,27 @@ func (p *process) Cause() error {
 	defer t.Stop()
 	select {
 	case <-p.run.exited:
+		select {
+		case <-p.run.pumps: // its last words
+		case <-t.C:
+		}
 	case <-t.C:
 	}
-	return fmt.Errorf("%w: the process of plugin %q (pid %s) is gone%s", plugin.ErrUnavailable, p.l.name, p.run.ID(), p.epilogue())
+	return fmt.Errorf("%w: the process of plugin %q (%s, pid %s) %s", plugin.ErrUnavailable, p.l.name, p.cmd.Path, p.run.ID(), p.fate())
+}
+
+// fate is what became of the process, without its name.
+func (p *process) fate() string {
+	p.l.mu.Lock()
+	hung := p.hung
+	p.l.mu.Unlock()
+	if hung != "" {
+		return hung + p.epilogue()
+	}
+	if p.run.alive() {
+		return "broke its connections, but runs" + p.epilogue()
+	}
+	return "is gone" + p.epilogue()
 }
 
 // epilogue is how the process ended and what it said last.
@@ -206,10 +381,24 @@ func (p *process) expire() {
 	}
 }
 
-// end asks the process to end, kills it when it does not, and waits.
+// endTime is how long a process may take to end that was asked to; a little more
+// than what serve gives its plugins to close.
+const endTime = 12 * time.Second
+
+// end asks the process to end, kills it when it does not, and waits. Only the first
+// call does something.
 func (p *process) end() {
-	p.client.Kill()
-	_ = p.run.Kill(context.Background())
-	_ = p.run.wait()
-	p.out.stop()
+	p.once.Do(func() {
+		p.l.mu.Lock()
+		p.ending = p.ending || p.run.alive()
+		p.l.mu.Unlock()
+		// One that hangs would never answer go-plugin.
+		t := time.AfterFunc(endTime, func() { _ = p.run.Kill(context.Background()) })
+		defer t.Stop()
+		p.client.Kill()
+		_ = p.run.Kill(context.Background())
+		_ = p.run.wait()
+		<-p.watched
+		p.out.stop()
+	})
 }

@@ -86,39 +86,12 @@ func TestConfigFault(t *testing.T) {
 	require.ErrorContains(t, err, "chatty, memory, nothing, pebble")
 }
 
-func TestStartFails(t *testing.T) {
-	for role, want := range map[string][]string{
-		"exit":    {"exit status 3", "there is no licence for Tuesdays"},
-		"panic":   {"exit status 2", "panic: at start"},
-		"version": {"99"},
-		"silent":  {"timeout"},
-	} {
-		t.Run(role, func(t *testing.T) {
-			limit := patience
-			if role == "silent" {
-				limit = 300 * time.Millisecond
-			}
-			f := external.Storage(memory.Name, command(t, role), external.Options{StartTimeout: limit})
-			_, err := f.Describe(t.Context(), nil)
-			require.ErrorIs(t, err, plugin.ErrUnavailable)
-			for _, w := range append(want, memory.Name) {
-				require.ErrorContains(t, err, w)
-			}
-			require.Empty(t, children(t))
-		})
-	}
-	t.Run("context", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		defer cancel()
-		_, err := factory(t, memory.Name, "silent").Describe(ctx, nil)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Empty(t, children(t))
-	})
-	t.Run("no program", func(t *testing.T) {
-		_, err := external.Storage(memory.Name, external.Command{Path: "/no/such/program"}, external.Options{}).Describe(t.Context(), nil)
-		require.ErrorIs(t, err, plugin.ErrUnavailable)
-		require.ErrorContains(t, err, "/no/such/program")
-	})
+func TestStartGivenUp(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := factory(t, memory.Name, "silent").Describe(ctx, nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Empty(t, children(t))
 }
 
 // TestNoise: whatever is printed is logged, and hurts nobody.

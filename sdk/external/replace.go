@@ -109,6 +109,8 @@ func (l *launcher) install(p *process) {
 	l.mu.Lock()
 	old := l.cur
 	l.cmd, l.cur = p.cmd, p
+	l.hist = newHistory(&l.o) // what the old program did is not its fault
+	l.hist.begin(l.o.Clock.Now())
 	wait := l.o.Linger
 	unused := old == nil || old.users == 0
 	if !unused {

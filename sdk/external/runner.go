@@ -10,9 +10,11 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	goplugin "github.com/hashicorp/go-plugin"
 	goplugin_runner "github.com/hashicorp/go-plugin/runner"
 
 	"github.com/hardpointmq/hardpoint/sdk/wire"
@@ -23,19 +25,29 @@ var _ goplugin_runner.Runner = (*runner)(nil)
 // runner starts the process for go-plugin. Of its output go-plugin sees only the
 // line of the handshake.
 type runner struct {
-	cmd     *exec.Cmd
-	out     *pump
-	exited  chan struct{} // closed when the process has ended
-	err     error         // of Wait, valid then
-	started atomic.Bool
+	cmd      *exec.Cmd
+	out      *pump
+	exited   chan struct{} // closed when the process has ended
+	err      error         // of Wait, valid then
+	started  atomic.Bool
+	startErr error       // why it could not be started
+	killed   atomic.Bool // by the host, while it ran
+
+	shake struct {
+		sync.Mutex
+		line  string // of the handshake
+		fault error  // what is wrong with it
+		noise string // the first line that was none
+	}
 
 	hand  *io.PipeReader // the line of the handshake
 	hands *io.PipeWriter
 	pumps chan struct{} // closed when both outputs are read
 }
 
-func newRunner(c Command, out *pump) *runner {
-	r := &runner{cmd: exec.Command(c.Path, c.Args...), out: out, exited: make(chan struct{}), pumps: make(chan struct{})}
+func newRunner(prog *program, args []string, out *pump) *runner {
+	r := &runner{cmd: exec.Command(prog.path, args...), out: out, exited: make(chan struct{}), pumps: make(chan struct{})}
+	prog.arm(r.cmd)
 	r.hand, r.hands = io.Pipe()
 	return r
 }
@@ -62,6 +74,11 @@ const outputGrace = 500 * time.Millisecond
 
 // Start implements goplugin_runner.Runner.
 func (r *runner) Start(context.Context) error {
+	r.startErr = r.start()
+	return r.startErr
+}
+
+func (r *runner) start() error {
 	var ours, theirs [3]*os.File
 	for i := range ours {
 		rd, wr, err := os.Pipe()
@@ -115,6 +132,9 @@ func (r *runner) Start(context.Context) error {
 			r.out.read("stderr", ours[2], nil)
 		}()
 		r.out.read("stdout", ours[1], r.handshake())
+		if hand, _ := r.shaken(); hand == "" {
+			r.lastMoment() // go-plugin kills it then, and its exit status would be lost
+		}
 		_ = r.hands.Close()
 		<-done
 		closeAll(ours[1:])
@@ -131,25 +151,94 @@ func closeAll(files []*os.File) {
 	}
 }
 
+// expectedHandshake is what a plugin prints, but for the parts in capitals.
+var expectedHandshake = fmt.Sprintf("%d|%d|unix|SOCKET|grpc|CERTIFICATE", goplugin.CoreProtocolVersion, wire.Version)
+
 // handshake picks the line "1|1|unix|/path|grpc|…"; whatever else is printed is
-// noise.
+// noise. One that this host does not understand ends the start.
 func (r *runner) handshake() func(line string) bool {
 	seen := false
 	return func(line string) bool {
+		parts := splitHandshake(line)
 		if seen {
 			return false
 		}
-		parts := strings.Split(line, "|")
-		if len(parts) < 4 {
-			return false
-		}
-		if _, err := strconv.Atoi(parts[0]); err != nil {
+		if !likeHandshake(parts) {
+			r.shake.Lock()
+			if r.shake.noise == "" {
+				r.shake.noise = fmt.Sprintf("%.80s", line)
+			}
+			r.shake.Unlock()
 			return false
 		}
 		seen = true
+		fault := understood(parts)
+		r.shake.Lock()
+		r.shake.line, r.shake.fault = line, fault
+		r.shake.Unlock()
+		if fault != nil {
+			_ = r.hands.Close()
+			return true
+		}
 		_, _ = io.WriteString(r.hands, line+"\n") // fails when go-plugin gave up
 		return true
 	}
+}
+
+func splitHandshake(line string) []string { return strings.Split(line, "|") }
+
+// likeHandshake tells a handshake of any version from noise.
+func likeHandshake(parts []string) bool {
+	if len(parts) < 4 || parts[2] != "unix" && parts[2] != "tcp" {
+		return false
+	}
+	for _, p := range parts[:2] {
+		if _, err := strconv.Atoi(p); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// understood says what of a handshake this host does not speak.
+func understood(parts []string) error {
+	const advice = "take a build of the plugin for this host, or build it with the SDK of this host's version"
+	if v := strconv.Itoa(goplugin.CoreProtocolVersion); parts[0] != v {
+		return fmt.Errorf("it speaks version %s of go-plugin's protocol, this host version %s: %s", parts[0], v, advice)
+	}
+	if v := strconv.Itoa(wire.Version); parts[1] != v {
+		return fmt.Errorf("it speaks version %s of Hardpoint's plugin protocol, this host version %s: %s", parts[1], v, advice)
+	}
+	if len(parts) < 5 || parts[4] != string(goplugin.ProtocolGRPC) {
+		return fmt.Errorf("it does not speak gRPC: found the handshake %q, expected is one like %q", shown(strings.Join(parts, "|")), expectedHandshake)
+	}
+	return nil
+}
+
+// lastMoment waits a while for the end of the process, which comes a moment after
+// that of its output.
+func (r *runner) lastMoment() {
+	t := time.NewTimer(outputGrace)
+	defer t.Stop()
+	select {
+	case <-r.exited:
+	case <-t.C:
+	}
+}
+
+// shaken gives the line of the handshake, "" when none came, and what is wrong
+// with it.
+func (r *runner) shaken() (string, error) {
+	r.shake.Lock()
+	defer r.shake.Unlock()
+	return r.shake.line, r.shake.fault
+}
+
+// noise gives the first line on standard output that was no handshake.
+func (r *runner) noise() string {
+	r.shake.Lock()
+	defer r.shake.Unlock()
+	return r.shake.noise
 }
 
 func (r *runner) alive() bool {
@@ -178,7 +267,11 @@ func (r *runner) status() string {
 		return ""
 	}
 	if r.err != nil {
-		return "it ended with " + r.err.Error()
+		by := ""
+		if r.killed.Load() && strings.Contains(r.err.Error(), "killed") {
+			by = ", by this host"
+		}
+		return "it ended with " + r.err.Error() + by
 	}
 	return "it ended with exit status 0"
 }
@@ -193,6 +286,9 @@ func (r *runner) Wait(context.Context) error {
 func (r *runner) Kill(context.Context) error {
 	if !r.started.Load() {
 		return nil
+	}
+	if r.alive() {
+		r.killed.Store(true)
 	}
 	if err := r.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill the process of a plugin: %w", err)
@@ -211,7 +307,7 @@ func (r *runner) Name() string { return r.cmd.Path }
 
 // Diagnose implements goplugin_runner.Runner.
 func (r *runner) Diagnose(context.Context) string {
-	return "it ended or closed its standard output without the handshake of a Hardpoint plugin"
+	return "" // launcher.whyNot does
 }
 
 // ID implements goplugin_runner.AttachedRunner.

@@ -9,12 +9,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
 )
 
 const (
@@ -102,11 +102,11 @@ func (l *Listener) hello(c net.Conn) (byte, error) {
 // killed. what names the plugin in errors. When open gives no path, there is
 // nothing to connect to: nil.
 func Connect(ctx context.Context, what, roles string, open func(dir string) (path string, nonce []byte, err error)) ([]net.Conn, error) {
-	dir, err := os.MkdirTemp("", "hardpoint-") // mode 0700
+	dir, remove, err := wire.SocketDir()
 	if err != nil {
-		return nil, fmt.Errorf("make the directory of the data socket: %w", err)
+		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer remove()
 	path, nonce, err := open(dir)
 	if err != nil {
 		return nil, err
