@@ -154,7 +154,7 @@ func withPrograms(p *wiring.Plugins, c *config.Config) *wiring.Plugins {
 				k.refuse(&out, prog.Name, c.ProgramError(prog, "path", fmt.Errorf("%s plugins do not run as a process of their own", k.name)))
 				continue
 			}
-			k.launch(&out, prog.Name, external.Command{Path: prog.Path, Args: prog.Args, Env: prog.Env})
+			k.launch(&out, prog.Name, external.Command{Path: prog.Path, Args: prog.Args, Env: prog.Env, Checksum: prog.Checksum})
 		}
 	}
 	return &out
