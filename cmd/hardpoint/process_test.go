@@ -128,16 +128,17 @@ func tool(t *testing.T, into any, args ...string) {
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), into))
 }
 
-// forms are the three stores behind the one contract, one of them as a process.
+// forms are the three stores behind the one contract, some as a process.
 var forms = map[string]struct {
 	args      []string
 	survives  bool
 	processes bool
 }{
-	"commitlog":         {[]string{"--storage", "commitlog"}, true, false},
-	"pebble":            {[]string{"--storage", "pebble"}, true, false},
-	"pebble as process": {[]string{"--storage", "pebble", "--storage-process"}, true, true},
-	"memory":            {[]string{"--storage", "memory"}, false, false},
+	"commitlog":                {[]string{"--storage", "commitlog"}, true, false},
+	"pebble":                   {[]string{"--storage", "pebble"}, true, false},
+	"pebble as process":        {[]string{"--storage", "pebble", "--storage-process"}, true, true},
+	"memory":                   {[]string{"--storage", "memory"}, false, false},
+	"memory, all as processes": {[]string{"--storage", "memory", "--storage-process", "--set", "plugins.transport.remoting.process=true"}, false, true},
 }
 
 // TestStandalone starts, fills, verifies, kills, restarts and stops the real
