@@ -1,0 +1,76 @@
+package plugins
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/hardpointmq/hardpoint/test/harness"
+	"github.com/stretchr/testify/require"
+)
+
+// ours is what a go.mod says of Hardpoint.
+var ours = regexp.MustCompile(`(?m)^.*github\.com/hardpointmq/hardpoint.*$`)
+
+// copied makes a module outside of this repository from a folder of testdata, with
+// the go.mod of a new plugin: the modules that this repository's has, too, so that
+// nothing is asked for. knows tells whether it may import Hardpoint.
+func copied(t *testing.T, name string, knows bool) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), name)
+	command(t, ".", harness.Binary(t, false), "plugin", "new", "storage", "begin", "--hardpoint", "../..", "--dir", dir, "--module", "example.com/"+name)
+	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	require.NoError(t, err)
+	sum, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", name))))
+	if !knows {
+		mod = ours.ReplaceAll(mod, nil)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), mod, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o600))
+	return dir
+}
+
+// command runs a program in dir and returns its output.
+func command(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOPROXY=off", "GOFLAGS=", "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s %v: %s", name, args, out)
+	return string(out)
+}
+
+// TestSuitesOutside: a module of somebody else imports the four conformance suites
+// and passes them.
+func TestSuitesOutside(t *testing.T) {
+	out := command(t, copied(t, "outside", true), "go", "test", "-v", "./...")
+	for _, name := range []string{"TestStore", "TestAllocator", "TestTransport", "TestReplicator"} {
+		require.Contains(t, out, "\n--- PASS: "+name)
+	}
+}
+
+// TestWireOfVersion1: a plugin that was written against version 1 of the wire is
+// hosted by this build. It knows the protos as they were and nothing of Hardpoint.
+func TestWireOfVersion1(t *testing.T) {
+	dir := copied(t, "wire1", false)
+	require.False(t, strings.Contains(command(t, dir, "go", "list", "-deps", "."), "hardpointmq"))
+	binary := filepath.Join(dir, "wire1")
+	if runtime.GOOS == "windows" {
+		binary += ".exe"
+	}
+	command(t, dir, "go", "build", "-o", binary, ".")
+	config := filepath.Join(dir, "c.yaml")
+	require.NoError(t, os.WriteFile(config, []byte("plugins:\n  allocate:\n    wire1:\n      path: "+filepath.Base(binary)+"\n"), 0o600))
+	require.Regexp(t, "(?m)^allocate +wire1 +allocate/1 +process ", command(t, ".", harness.Binary(t, false), "plugin", "list", "--config", config))
+	t.Setenv("ALLOCATOR", binary)
+	t.Setenv("ALLOCATOR_NAME", "wire1")
+	out := command(t, copied(t, "outside", true), "go", "test", "-v", "-run", "TestProgram", ".")
+	require.Contains(t, out, "--- PASS: TestProgram/wire1/process/Allocator/")
+}
