@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/hardpointmq/hardpoint/test/harness"
@@ -60,7 +59,7 @@ func TestSuitesOutside(t *testing.T) {
 // hosted by this build. It knows the protos as they were and nothing of Hardpoint.
 func TestWireOfVersion1(t *testing.T) {
 	dir := copied(t, "wire1", false)
-	require.False(t, strings.Contains(command(t, dir, "go", "list", "-deps", "."), "hardpointmq"))
+	require.NotContains(t, command(t, dir, "go", "list", "-deps", "."), "hardpointmq")
 	binary := filepath.Join(dir, "wire1")
 	if runtime.GOOS == "windows" {
 		binary += ".exe"
