@@ -59,7 +59,8 @@ func (p *Pending) Reset() {
 // shared core code, not a contract.
 type Sequencer struct {
 	clock   plugin.Clock
-	segment atomic.Int64 // bytes; senders ask for it without the turn
+	watch   SequencerWatcher // nil: nobody; not changed after the first use
+	segment atomic.Int64     // bytes; senders ask for it without the turn
 
 	mu     sync.Mutex // of all that follows
 	term   uint64
@@ -76,12 +77,39 @@ type recentEnd struct {
 	next  *int64
 }
 
+// SequencerWatcher is told what a Sequencer did, in order, so that one in another
+// process can be made to do the same. Arguments are lent for the call. The
+// Sequencer is locked meanwhile: a watcher must not call it, and must not block.
+type SequencerWatcher interface {
+	// Opened: an office began, with the arguments of Open.
+	Opened(term uint64, st State, ends []OffsetAnswer)
+	// Assigned: p was placed behind a lead of so many bytes; last is the store time
+	// of its records.
+	Assigned(p *Pending, lead int, last int64)
+	// Undone: the batches of p from one on are about to be taken back, all of p by
+	// Rewind. tail and last are what they will be.
+	Undone(p *Pending, from int, rewind bool, tail message.Position, last int64)
+	// Forgot: a queue begins at 0 again.
+	Forgot(q message.Queue)
+}
+
 // NewSequencer makes a Sequencer that must be opened before use.
 func NewSequencer(clock plugin.Clock) *Sequencer {
 	if clock == nil {
 		clock = plugin.SystemClock{}
 	}
 	return &Sequencer{clock: clock}
+}
+
+// Watch makes w the watcher; before the first use of s, once.
+func (s *Sequencer) Watch(w SequencerWatcher) { s.watch = w }
+
+// Continue tells a Sequencer that was not opened yet which office came last, where
+// an earlier one served the store since it was started.
+func (s *Sequencer) Continue(term uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.term = term
 }
 
 // Open begins a term of office. ends are those of all queues, as
@@ -103,10 +131,25 @@ func (s *Sequencer) Open(term uint64, st State, ends []OffsetAnswer) error {
 		s.ends[ends[i].Queue] = &v
 	}
 	s.recent, s.latest = [256]recentEnd{}, nil
+	if s.watch != nil {
+		s.watch.Opened(term, st, ends)
+	}
 	return nil
 }
 
-// Term is the office that Open began.
+// Adopt makes s what another Sequencer of the same office became by placing, or
+// taking back, what s does not have: tail and last as they are now, and of ends
+// the next offsets (Max) of the queues concerned.
+func (s *Sequencer) Adopt(tail message.Position, last int64, ends []OffsetAnswer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tail, s.last, s.latest = tail, last, nil
+	for i := range ends {
+		*s.end(&ends[i].Queue) = ends[i].Max
+	}
+}
+
+// Term is the office that Open began, or the one before (Continue).
 func (s *Sequencer) Term() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,6 +170,9 @@ func (s *Sequencer) Forget(q message.Queue) {
 	delete(s.ends, q)
 	if r := &s.recent[q.Slot()]; r.queue == q {
 		*r = recentEnd{}
+	}
+	if s.watch != nil {
+		s.watch.Forgot(q)
 	}
 }
 
@@ -158,6 +204,12 @@ func (s *Sequencer) Fits(n int) bool { return int64(n)+message.BlankSize <= s.Se
 // ErrTooLarge, with nothing changed, when a group (or the whole, with a lead)
 // fits into no segment.
 func (s *Sequencer) Assign(p *Pending, lead int) error {
+	return s.AssignAt(p, lead, s.clock.Now().UnixMilli())
+}
+
+// AssignAt is Assign at a given time, in ms: what one Sequencer placed becomes the
+// same in another one that was opened alike.
+func (s *Sequencer) AssignAt(p *Pending, lead int, now int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	segment := s.Segment()
@@ -174,9 +226,7 @@ func (s *Sequencer) Assign(p *Pending, lead int) error {
 	}
 	p.undoTail, p.undoTime, p.assigned = s.tail, s.last, true
 	s.latest = p
-	if now := s.clock.Now().UnixMilli(); now > s.last {
-		s.last = now
-	}
+	s.last = max(s.last, now)
 	pos := s.tail
 	room := segment - int64(pos)%segment
 	if lead > 0 && room < segment && (int64(lead+len(p.Buf))+message.BlankSize > room || slices.ContainsFunc(p.Groups, edge)) {
@@ -205,6 +255,9 @@ func (s *Sequencer) Assign(p *Pending, lead int) error {
 	}
 	s.cut(p, start, len(p.Groups), at)
 	s.tail, p.End = pos, pos
+	if s.watch != nil {
+		s.watch.Assigned(p, lead, s.last)
+	}
 	return nil
 }
 
@@ -302,6 +355,9 @@ func (s *Sequencer) Rewind(p *Pending) error {
 	if p != s.latest || !p.assigned {
 		return ErrOrder
 	}
+	if s.watch != nil {
+		s.watch.Undone(p, 0, true, p.undoTail, p.undoTime)
+	}
 	for i := len(p.Groups) - 1; i >= 0; i-- {
 		g := &p.Groups[i]
 		base := p.baseOf(i)
@@ -337,18 +393,20 @@ func (s *Sequencer) Abandon(p *Pending, from int) error {
 	if p != s.latest || !p.assigned || from >= len(p.Batches) {
 		return ErrOrder
 	}
+	tail, last := p.undoTail, p.undoTime
+	if from > 0 {
+		tail, last = p.Batches[from-1].End(), s.last
+	}
+	if s.watch != nil {
+		s.watch.Undone(p, from, false, tail, last)
+	}
 	for n := len(p.Batches) - 1; n >= from; n-- {
 		units := p.Batches[n].Units
 		for i := len(units) - 1; i >= 0; i-- {
 			*s.end(&units[i].Queue) = units[i].Offset
 		}
 	}
-	s.tail = p.undoTail
-	if from > 0 {
-		s.tail = p.Batches[from-1].End()
-	} else {
-		s.last = p.undoTime
-	}
+	s.tail, s.last = tail, last
 	p.assigned, s.latest = false, nil
 	return nil
 }

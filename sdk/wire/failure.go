@@ -62,19 +62,49 @@ func sentinels() []sentinel {
 // remoteError is an error that came over the wire: its text, and what it
 // matches.
 type remoteError struct {
-	text  string
-	wraps []error
+	text   string
+	wraps  []error
+	origin uint64
 }
 
 func (e *remoteError) Error() string   { return e.text }
 func (e *remoteError) Unwrap() []error { return e.wraps }
+func (e *remoteError) Origin() uint64  { return e.origin }
+
+// Numbered is an error to which the host gave a number before it crossed, so that it
+// is known again when the plugin gives it back. [OriginOf] finds it.
+type Numbered struct {
+	Err    error
+	Number uint64
+}
+
+// Error implements error.
+func (e *Numbered) Error() string { return e.Err.Error() }
+
+// Unwrap gives the error itself.
+func (e *Numbered) Unwrap() error { return e.Err }
+
+// Origin is the number.
+func (e *Numbered) Origin() uint64 { return e.Number }
+
+// OriginOf is the number of the [Numbered] error that err is or came of, 0 for none.
+func OriginOf(err error) uint64 {
+	var o interface {
+		error
+		Origin() uint64
+	}
+	if errors.As(err, &o) {
+		return o.Origin()
+	}
+	return 0
+}
 
 // ToFailure is an error as it crosses; it gives nil for a nil error.
 func ToFailure(err error) *pluginpb.Failure {
 	if err == nil {
 		return nil
 	}
-	f := &pluginpb.Failure{Text: valid(err.Error())}
+	f := &pluginpb.Failure{Text: valid(err.Error()), Origin: OriginOf(err)}
 	for _, s := range sentinels() {
 		if errors.Is(err, s.err) {
 			f.Codes = append(f.Codes, s.code)
@@ -99,7 +129,7 @@ func FromFailure(f *pluginpb.Failure) error {
 	if f == nil {
 		return nil
 	}
-	e := &remoteError{text: f.GetText()}
+	e := &remoteError{text: f.GetText(), origin: f.GetOrigin()}
 	for _, code := range f.GetCodes() {
 		for _, s := range sentinels() {
 			if s.code == code {

@@ -13,10 +13,6 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 )
 
-// term is the only office there is. Nothing of it survives the process: a store
-// forgets terms when it is opened, and there is nobody to fence.
-const term = 1
-
 var _ replication.Replicator = (*Solo)(nil)
 
 // Solo is the replicator; see the package comment.
@@ -117,6 +113,9 @@ func (s *Solo) Start(ctx context.Context) error {
 	if err := s.p.Store.Offsets(ctx, nil, &ends); err != nil {
 		return fmt.Errorf("reading the ends of the queues: %w", err)
 	}
+	// A term is above those that the store has seen. It forgets them when it is
+	// opened, and there is nobody to fence.
+	term := s.p.Sequencer.Term() + 1
 	if err := s.p.Sequencer.Open(term, st, ends.Answers); err != nil {
 		return err
 	}

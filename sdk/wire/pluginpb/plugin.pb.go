@@ -32,7 +32,10 @@ type Failure struct {
 	// package wire.
 	Codes []uint32 `protobuf:"varint,2,rep,packed,name=codes,proto3" json:"codes,omitempty"`
 	// corrupt is set for a storage.CorruptError.
-	Corrupt       *Corrupt `protobuf:"bytes,3,opt,name=corrupt,proto3" json:"corrupt,omitempty"`
+	Corrupt *Corrupt `protobuf:"bytes,3,opt,name=corrupt,proto3" json:"corrupt,omitempty"`
+	// origin, when not 0, is the number that the host gave an error of its own, which
+	// the plugin got and now gives back.
+	Origin        uint64 `protobuf:"varint,4,opt,name=origin,proto3" json:"origin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -86,6 +89,13 @@ func (x *Failure) GetCorrupt() *Corrupt {
 		return x.Corrupt
 	}
 	return nil
+}
+
+func (x *Failure) GetOrigin() uint64 {
+	if x != nil {
+		return x.Origin
+	}
+	return 0
 }
 
 type Corrupt struct {
@@ -576,11 +586,12 @@ var File_hardpoint_plugin_v1_plugin_proto protoreflect.FileDescriptor
 
 const file_hardpoint_plugin_v1_plugin_proto_rawDesc = "" +
 	"\n" +
-	" hardpoint/plugin/v1/plugin.proto\x12\x13hardpoint.plugin.v1\"k\n" +
+	" hardpoint/plugin/v1/plugin.proto\x12\x13hardpoint.plugin.v1\"\x83\x01\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x14\n" +
 	"\x05codes\x18\x02 \x03(\rR\x05codes\x126\n" +
-	"\acorrupt\x18\x03 \x01(\v2\x1c.hardpoint.plugin.v1.CorruptR\acorrupt\"c\n" +
+	"\acorrupt\x18\x03 \x01(\v2\x1c.hardpoint.plugin.v1.CorruptR\acorrupt\x12\x16\n" +
+	"\x06origin\x18\x04 \x01(\x04R\x06origin\"c\n" +
 	"\aCorrupt\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x16\n" +

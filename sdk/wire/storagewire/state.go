@@ -9,7 +9,6 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
-	"github.com/hardpointmq/hardpoint/sdk/wire/pluginpb"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -77,22 +76,9 @@ func readOutcome(body []byte) (o outcome, err error) {
 	return o, d.Done("an outcome")
 }
 
-func putProto(b []byte, m proto.Message) []byte {
-	out, _ := proto.MarshalOptions{}.MarshalAppend(b, m) // fails for text that is no UTF-8, which a Failure never has
-	return out
-}
+func putProto(b []byte, m proto.Message) []byte { return data.PutProto(b, m) }
 
-// readFailure gives a nil error for no bytes.
-func readFailure(b []byte) (failure, err error) {
-	if len(b) == 0 {
-		return nil, nil
-	}
-	var f pluginpb.Failure
-	if err := proto.Unmarshal(b, &f); err != nil {
-		return nil, fmt.Errorf("%w: an error: %w", data.ErrFrame, err)
-	}
-	return wire.FromFailure(&f), nil
-}
+func readFailure(b []byte) (failure, err error) { return data.ReadFailure(b) }
 
 // eventKind is one of storage.Events.
 type eventKind uint8

@@ -1,0 +1,407 @@
+package replicationwire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/replication"
+	"github.com/hardpointmq/hardpoint/core/storage"
+)
+
+var (
+	_ replication.Replicator = (*replicator)(nil)
+	_ replication.Members    = members{}
+
+	_ storage.SequencerWatcher = (*replicator)(nil)
+)
+
+// phase of a replicator's life.
+type phase uint8
+
+const (
+	phaseNew phase = iota
+	phaseRunning
+	phaseStopped
+)
+
+// A process that is gone is started again after a pause that doubles. It begins
+// anew when a process lived for longer than the longest pause.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 30 * time.Second
+)
+
+// lastMoment is what a process gets to shut a replicator down after the context of
+// Shutdown has ended; then its connections are cut.
+const lastMoment = 10 * time.Second
+
+// replicator is the host's proxy of a replicator in a plugin process, and of those
+// that follow it when the process dies.
+type replicator struct {
+	h      *host
+	p      replication.Params
+	raw    plugin.Raw
+	facets []string
+	caps   replication.Capabilities
+
+	life sync.Mutex // Start and Shutdown
+	ctx  context.Context
+	stop context.CancelFunc
+	over chan struct{} // closed when nobody supervises any more; nil before Start
+	down chan struct{} // closed when it is shut down
+	// downErr is how that went; written before down is closed.
+	downErr error
+
+	// roles makes calls of OnRole come one at a time.
+	roles sync.Mutex
+
+	mu       sync.Mutex
+	phase    phase
+	cur      *session // nil: none, or it is over
+	role     replication.Role
+	replicas []replication.Replica
+}
+
+func newReplicator(h *host, p replication.Params, raw plugin.Raw, facets []string) *replicator {
+	r := &replicator{h: h, p: p, raw: raw, facets: facets}
+	r.ctx, r.stop = context.WithCancel(context.Background())
+	p.Sequencer.Watch(r)
+	for _, f := range facets {
+		if f == replication.FacetMembers {
+			r.caps.Members = members{r}
+		}
+	}
+	return r
+}
+
+// Capabilities implements replication.Replicator.
+func (r *replicator) Capabilities() replication.Capabilities { return r.caps }
+
+// Role implements replication.Replicator.
+func (r *replicator) Role() replication.Role {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.role
+}
+
+// Status implements replication.Replicator; it is up to a second old.
+func (r *replicator) Status() replication.Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return replication.Status{Role: r.role, Replicas: append([]replication.Replica(nil), r.replicas...)}
+}
+
+func (r *replicator) setRole(x replication.Role) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.role = x
+}
+
+// note takes what the plugin says of itself.
+func (r *replicator) note(st replication.Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.role, r.replicas = st.Role, st.Replicas
+}
+
+// lost ends the use of a session.
+func (r *replicator) lost(s *session, why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cur == s && r.phase != phaseStopped {
+		r.cur = nil
+		r.role.ReadOnly = why.Error()
+	}
+}
+
+// The host's Sequencer is watched for what the engine does with it; what the plugin
+// made it do is no news.
+
+// Forgot implements storage.SequencerWatcher.
+func (r *replicator) Forgot(q message.Queue) {
+	r.mu.Lock()
+	s := r.cur
+	r.mu.Unlock()
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.forgotten = append(s.forgotten, q)
+	}
+}
+
+// Opened implements storage.SequencerWatcher.
+func (*replicator) Opened(uint64, storage.State, []storage.OffsetAnswer) {}
+
+// Assigned implements storage.SequencerWatcher.
+func (*replicator) Assigned(*storage.Pending, int, int64) {}
+
+// Undone implements storage.SequencerWatcher.
+func (*replicator) Undone(*storage.Pending, int, bool, message.Position, int64) {}
+
+func (r *replicator) stopping() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.phase == phaseStopped
+}
+
+// session gives the one under way. Without one err says why not.
+func (r *replicator) session() (*session, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.phase != phaseRunning:
+		return nil, replication.ErrNotRunning
+	case r.cur == nil:
+		return nil, fmt.Errorf("%w: %w: %s", replication.ErrReadOnly, plugin.ErrUnavailable, r.role.ReadOnly)
+	}
+	return r.cur, nil
+}
+
+// use makes s the session under way, unless the replicator is shutting down.
+func (r *replicator) use(s *session) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.phase == phaseStopped {
+		return false
+	}
+	r.cur = s
+	return true
+}
+
+// onRole tells the engine.
+func (r *replicator) onRole(ctx context.Context, x replication.Role) error {
+	if r.p.OnRole == nil {
+		return nil
+	}
+	r.roles.Lock()
+	defer r.roles.Unlock()
+	return r.p.OnRole(ctx, x)
+}
+
+// Start implements plugin.Component.
+func (r *replicator) Start(ctx context.Context) error {
+	r.life.Lock()
+	defer r.life.Unlock()
+	r.mu.Lock()
+	fresh := r.phase == phaseNew
+	if fresh {
+		r.phase = phaseRunning // OnRole may append
+	}
+	r.mu.Unlock()
+	if !fresh {
+		return errors.New("the replicator was started already")
+	}
+	s, err := r.begin(ctx)
+	if err != nil {
+		r.mu.Lock()
+		r.phase, r.cur, r.role = phaseStopped, nil, replication.Role{}
+		r.mu.Unlock()
+		r.stop()
+		return err
+	}
+	r.over = make(chan struct{})
+	go r.supervise(s)
+	return nil
+}
+
+// begin starts a process and its replicator.
+func (r *replicator) begin(ctx context.Context) (*session, error) {
+	s, err := r.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !r.use(s) {
+		err = replication.ErrNotRunning
+	} else if err = s.start(ctx); err == nil {
+		s.led.Store(true)
+		return s, nil
+	}
+	s.close()
+	return nil, err
+}
+
+// supervise starts the process again whenever it is gone.
+func (r *replicator) supervise(s *session) {
+	defer close(r.over)
+	pause := firstPause
+	for {
+		<-s.ended
+		if r.stopping() {
+			return
+		}
+		r.degrade(s.cause())
+		if r.p.Clock.Now().Sub(s.began) > lastPause {
+			pause = firstPause
+		}
+		for s = nil; s == nil; {
+			if !r.rest(pause) {
+				return
+			}
+			pause = min(2*pause, lastPause)
+			var err error
+			if s, err = r.begin(r.ctx); err != nil {
+				if r.stopping() {
+					return
+				}
+				r.degrade(fmt.Errorf("the replication plugin %q cannot be started again: %w", r.h.name, err))
+			}
+		}
+		r.p.Logger.Info("the replication plugin is back", "plugin", r.h.name, "role", r.Role().Kind, "term", r.Role().Term)
+	}
+}
+
+// degrade tells the engine and the log that there is no process.
+func (r *replicator) degrade(why error) {
+	r.mu.Lock()
+	r.role.ReadOnly = why.Error()
+	x := r.role
+	r.mu.Unlock()
+	r.p.Logger.Error("the process of the replication plugin is gone, this broker is read-only until it is back", "plugin", r.h.name, "error", why)
+	if err := r.onRole(r.ctx, x); err != nil {
+		r.p.Logger.Error("telling the engine that this broker is read-only", "error", err)
+	}
+}
+
+// rest waits; false: the replicator is shut down.
+func (r *replicator) rest(d time.Duration) bool {
+	t := r.p.Clock.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C():
+		return true
+	case <-r.ctx.Done():
+		return false
+	}
+}
+
+// Shutdown implements plugin.Component. When ctx ends first, the replicator still
+// shuts down, and a second Shutdown waits for it.
+func (r *replicator) Shutdown(ctx context.Context) error {
+	r.life.Lock()
+	r.mu.Lock()
+	first := r.phase == phaseRunning
+	r.phase = phaseStopped
+	s := r.cur
+	r.mu.Unlock()
+	if first {
+		r.down = make(chan struct{})
+		go func() {
+			defer close(r.down)
+			r.downErr = r.shutdown(ctx, s)
+		}()
+	}
+	down := r.down
+	r.life.Unlock()
+	if down == nil {
+		r.stop()
+		return nil
+	}
+	select {
+	case <-down:
+		return r.downErr
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the replication plugin %q: %w", r.h.name, ctx.Err())
+	}
+}
+
+func (r *replicator) shutdown(ctx context.Context, s *session) error {
+	// Not with ctx itself: the process would never hear of the call.
+	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		t := r.p.Clock.NewTimer(lastMoment)
+		defer t.Stop()
+		select {
+		case <-t.C():
+			cancel()
+		case <-call.Done():
+		}
+	})()
+	r.stop()
+	var err error
+	if s != nil {
+		if s.led.Load() {
+			err = s.call(call, kindShutdown, nil)
+			s.quiet(call)
+			if errors.Is(err, plugin.ErrUnavailable) {
+				err = nil // it is gone; nothing of it is left to be shut down
+			}
+		}
+		s.close()
+	}
+	<-r.over
+	r.mu.Lock()
+	r.role, r.replicas = replication.Role{}, nil
+	r.mu.Unlock()
+	return err
+}
+
+// start is Start at the plugin.
+func (s *session) start(ctx context.Context) error {
+	return s.call(ctx, kindStart, func(b []byte) []byte { return putState(b, s.lender.State()) })
+}
+
+// Append implements replication.Replicator.
+func (r *replicator) Append(ctx context.Context, p *replication.Pending, sink replication.Sink) error {
+	s, err := r.session()
+	if err != nil {
+		return err
+	}
+	return s.append(ctx, p, sink)
+}
+
+// Barrier implements replication.Replicator. While there is no process it is for
+// those who are alone: what was acknowledged was published here.
+func (r *replicator) Barrier(ctx context.Context) error {
+	s, err := r.session()
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.phase == phaseRunning && r.role.Kind == replication.RoleLeader && len(r.replicas) == 0 {
+			return nil
+		}
+		return err
+	}
+	return s.call(ctx, kindBarrier, nil)
+}
+
+// members is the facet.
+type members struct{ r *replicator }
+
+func (m members) change(ctx context.Context, c change) error {
+	s, err := m.r.session()
+	if err != nil {
+		return err
+	}
+	return s.call(ctx, kindMembers, func(b []byte) []byte { return putChange(b, &c) })
+}
+
+// AddLearner implements replication.Members.
+func (m members) AddLearner(ctx context.Context, id, addr string) error {
+	return m.change(ctx, change{addLearner, id, addr})
+}
+
+// Promote implements replication.Members.
+func (m members) Promote(ctx context.Context, id string) error {
+	return m.change(ctx, change{op: promote, id: id})
+}
+
+// Remove implements replication.Members.
+func (m members) Remove(ctx context.Context, id string) error {
+	return m.change(ctx, change{op: remove, id: id})
+}
+
+// Transfer implements replication.Members.
+func (m members) Transfer(ctx context.Context, id string) error {
+	return m.change(ctx, change{op: transfer, id: id})
+}
+
+// Resign implements replication.Members.
+func (m members) Resign(ctx context.Context) error { return m.change(ctx, change{op: resign}) }
+
+func position(v int64) message.Position { return message.Position(v) }

@@ -1,0 +1,636 @@
+package replicationwire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/replication"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/replicationwire/replicationpb"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
+)
+
+// session is the host's end of one instance, from its process's start to its end.
+//
+// Only its reader tells outcomes and changes the Sequencer. s.mu is a leaf.
+type session struct {
+	r      *replicator
+	proc   wire.Process
+	conns  []net.Conn
+	send   data.Sender
+	lender *storagewire.Lender
+	kept   kept
+	began  time.Time
+	why    error // it ended; valid when ended is closed
+
+	ctx    context.Context // ends with the session
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup // calls of the plugin that the reader does not do itself
+	ended  chan struct{}  // closed when everything is answered
+	// led: Start was answered.
+	led atomic.Bool
+
+	// of Append, whose caller has the turn
+	topics  data.TopicWriter
+	out     []byte
+	mu      sync.Mutex
+	over    error // why nothing is answered any more
+	last    uint64
+	calls   map[uint64]chan error
+	pending map[uint64]*ordered
+	cancels map[uint64]context.CancelFunc // of calls of the plugin and of offices
+	idle    chan struct{}                 // closed when no call is under way; nil: nobody waits
+	// forgotten are queues of which the plugin is told before the next Append.
+	forgotten []message.Queue
+}
+
+// ordered is a Pending that the plugin has. All but the first line is the reader's.
+type ordered struct {
+	id       uint64
+	p        *replication.Pending
+	sink     replication.Sink
+	groups   int
+	told     int
+	assigned bool
+	// gone tells which batches are the store's or freed.
+	gone []bool
+	left int // of gone, false
+}
+
+// settled: nothing about it will be told any more.
+func (o *ordered) settled() bool { return o.told == o.groups && o.left == 0 }
+
+// connect launches a process if there is none, makes an instance and connects to it.
+func (r *replicator) connect(ctx context.Context) (_ *session, err error) {
+	s := &session{
+		r: r, began: r.p.Clock.Now(), ended: make(chan struct{}),
+		calls: map[uint64]chan error{}, pending: map[uint64]*ordered{}, cancels: map[uint64]context.CancelFunc{},
+	}
+	if s.proc, err = r.h.launcher.Acquire(ctx, r.p.Logger); err != nil {
+		return nil, err
+	}
+	s.conns, err = data.Connect(ctx, fmt.Sprintf("replication plugin %q", r.h.name), roles, func(dir string) (string, []byte, error) {
+		a, err := replicationpb.NewReplicationClient(s.proc.Conn()).Open(ctx, &replicationpb.OpenRequest{
+			Plugin: r.h.name, Config: r.raw, Params: toParams(&r.p), SocketDir: dir,
+		})
+		if err = wire.FromRPC(ctx, err, a.GetFailure()); err != nil {
+			return "", nil, err
+		}
+		return a.GetSocket(), a.GetNonce(), r.h.agree(r.facets, a.GetFacets())
+	})
+	if err != nil {
+		s.proc.Release(false)
+		return nil, err
+	}
+	s.send.Conn = s.conns[0]
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.lender = storagewire.NewLender(keeping{r.p.Store, &s.kept}, r.p.Logger)
+	go s.serve()
+	return s, nil
+}
+
+// close ends the session and waits for its end.
+func (s *session) close() {
+	s.cut()
+	<-s.ended
+}
+
+func (s *session) cut() {
+	for _, c := range s.conns {
+		_ = c.Close()
+	}
+}
+
+// serve reads until the connection ends, and then answers everything.
+func (s *session) serve() {
+	defer close(s.ended)
+	s.tasks.Go(func() {
+		select {
+		case <-s.proc.Gone():
+			s.cut()
+		case <-s.ctx.Done():
+		}
+	})
+	s.tasks.Go(func() { _ = s.lender.Serve(s.conns[1]) })
+	in := data.NewReader(s.conns[0], kindLast)
+	var err error
+	for err == nil {
+		var h data.Head
+		var body []byte
+		if h, body, err = in.Next(); err == nil {
+			err = s.handle(&h, body)
+		}
+	}
+	s.end(fmt.Errorf("the process of replication plugin %q is gone: %w: %w", s.r.h.name, plugin.ErrUnavailable, err))
+}
+
+// end answers everything that is under way, in log order. The reader calls it
+// last, so that nobody else tells outcomes.
+func (s *session) end(why error) {
+	s.why = why
+	s.r.lost(s, why) // nothing more is begun
+	s.cut()
+	s.cancel()
+	s.mu.Lock()
+	s.over = why
+	calls, cancels := s.calls, s.cancels
+	left := make([]*ordered, 0, len(s.pending))
+	for _, o := range s.pending {
+		left = append(left, o)
+	}
+	s.calls, s.pending, s.cancels = nil, nil, nil
+	s.mu.Unlock()
+	slices.SortFunc(left, func(a, b *ordered) int { return int(a.id) - int(b.id) })
+	for _, cancel := range cancels {
+		cancel()
+	}
+	for _, o := range left {
+		s.settle(o, why)
+		if c := calls[o.id]; c != nil {
+			c <- nil // ordered or not: its outcome is told
+			delete(calls, o.id)
+		}
+	}
+	for _, c := range calls {
+		c <- why
+	}
+	s.lender.Close()
+	s.tasks.Wait()
+	s.proc.Release(false)
+}
+
+// settle frees what the store never saw of a Pending and tells its groups Unknown.
+func (s *session) settle(o *ordered, why error) {
+	p, told, groups := o.p, o.told, o.groups
+	batches, gone := p.Batches, o.gone
+	if !o.assigned {
+		gone = nil
+	}
+	for n := range gone { // the engine may have it again with the last of these
+		if !gone[n] {
+			batches[n].Done()
+		}
+	}
+	if told < groups {
+		o.sink.Done(p, told, groups, replication.Unknown, why)
+	}
+}
+
+// begin notes a call.
+func (s *session) begin(o *ordered) (id uint64, done chan error, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over != nil {
+		return 0, nil, s.over
+	}
+	s.last++
+	id, done = s.last, make(chan error, 1)
+	if o != nil {
+		o.id = id
+		s.pending[id] = o
+	}
+	s.calls[id] = done
+	return id, done, nil
+}
+
+// post sends a frame that is whole.
+func (s *session) post(b []byte) {
+	if err := s.send.Send(b); err != nil {
+		s.cut() // the reader ends the session
+	}
+}
+
+// wait waits for the answer to a call.
+func (s *session) wait(ctx context.Context, id uint64, done chan error) error {
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, func() { s.post(frame(nil, kindCancel, id, 0, nil)) })
+		defer stop()
+	}
+	return wire.OfCall(ctx, s.kept.restore(<-done))
+}
+
+// timeout is what remains of a context's time, 0 without a deadline.
+func timeout(ctx context.Context) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	d, ok := ctx.Deadline()
+	if !ok {
+		return 0, nil
+	}
+	return max(int64(time.Until(d)), 1), nil
+}
+
+// call does a call that orders nothing. Unlike Append it does not wait for the
+// plugin when ctx ends.
+func (s *session) call(ctx context.Context, k data.Kind, fill func([]byte) []byte) error {
+	left, err := timeout(ctx)
+	if err != nil {
+		return err
+	}
+	id, done, err := s.begin(nil)
+	if err != nil {
+		return err
+	}
+	s.post(frame(nil, k, id, left, fill))
+	over := make(chan error, 1)
+	s.mu.Lock()
+	if s.over == nil {
+		s.tasks.Go(func() { over <- s.wait(ctx, id, done) })
+	} else {
+		over <- s.over
+	}
+	s.mu.Unlock()
+	select {
+	case err := <-over:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// append is Replicator.Append.
+func (s *session) append(ctx context.Context, p *replication.Pending, sink replication.Sink) error {
+	left, err := timeout(ctx)
+	if err != nil {
+		return err
+	}
+	id, done, err := s.begin(&ordered{p: p, sink: sink, groups: len(p.Groups)})
+	if err != nil {
+		return fmt.Errorf("%w: %w", replication.ErrReadOnly, err)
+	}
+	// p is as a batch that begins at 0.
+	b := storage.Batch{Buf: p.Buf, Units: p.Units, Keys: p.Keys, Groups: p.Groups}
+	s.out = s.putForgotten(s.out[:0])
+	start := len(s.out)
+	s.out = data.PutBatch(data.Begin(s.out), &s.topics, &b)
+	data.Finish(s.out, start, kindAppend, id, left, len(p.Buf))
+	if err := s.send.Send(s.out, p.Buf); err != nil {
+		s.cut()
+	}
+	if cap(s.out) > data.KeepSize {
+		s.out = nil
+	}
+	return s.wait(ctx, id, done)
+}
+
+func (s *session) putForgotten(b []byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.forgotten {
+		b = frame(b, kindForget, 0, 0, func(b []byte) []byte { return putQueue(b, q) })
+	}
+	s.forgotten = s.forgotten[:0]
+	return b
+}
+
+// cause is why the session ended: a fault of the plugin, or how its process did.
+func (s *session) cause() error {
+	if errors.Is(s.why, data.ErrFrame) {
+		return s.why
+	}
+	return s.proc.Cause() // with exit status and last output
+}
+
+// quiet waits until no call is under way.
+func (s *session) quiet(ctx context.Context) {
+	s.mu.Lock()
+	var idle chan struct{}
+	if len(s.calls) > 0 {
+		idle = make(chan struct{})
+		s.idle = idle
+	}
+	s.mu.Unlock()
+	if idle == nil {
+		return
+	}
+	select {
+	case <-idle:
+	case <-s.ended:
+	case <-ctx.Done():
+	}
+}
+
+// errPlugin: the plugin does what none may.
+var errPlugin = errors.New("this is a fault of the plugin")
+
+// find gives a Pending that the plugin has.
+func (s *session) find(id uint64) (*ordered, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.pending[id]; o != nil {
+		return o, nil
+	}
+	return nil, fmt.Errorf("%w: it speaks of Pending %d, which it does not have; %w", data.ErrFrame, id, errPlugin)
+}
+
+func (s *session) forget(o *ordered) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pending, o.id)
+}
+
+// handle does what a frame says; an error ends the session.
+func (s *session) handle(h *data.Head, body []byte) error {
+	switch h.Kind {
+	case kindDone:
+		return s.done(h, body)
+	case kindOutcome:
+		return s.outcome(h, body)
+	case kindOpened, kindAssigned, kindUndone, kindMoved:
+		return s.place(h, body)
+	case kindFreed:
+		return s.freed(h, body)
+	case kindStore, kindWhole, kindPublish, kindTruncate, kindReset:
+		return s.change(h, body)
+	case kindRole:
+		return s.role(h, body)
+	case kindStatus:
+		st, err := readStatus(body)
+		if err == nil {
+			s.r.note(st)
+		}
+		return err
+	case kindOver, kindCancel:
+		s.mu.Lock()
+		cancel := s.cancels[h.ID]
+		delete(s.cancels, h.ID)
+		s.mu.Unlock()
+		if cancel != nil {
+			cancel()
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: kind %d from a replication plugin", data.ErrFrame, h.Kind)
+}
+
+// done answers a call.
+func (s *session) done(h *data.Head, body []byte) error {
+	failure, err := data.ReadFailure(body)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	c, o := s.calls[h.ID], s.pending[h.ID]
+	delete(s.calls, h.ID)
+	if o != nil && failure != nil {
+		delete(s.pending, h.ID)
+	}
+	if s.idle != nil && len(s.calls) == 0 {
+		close(s.idle)
+		s.idle = nil
+	}
+	s.mu.Unlock()
+	if o != nil && failure != nil && (o.assigned || o.told > 0) {
+		s.settle(o, failure)
+		c <- nil
+		return fmt.Errorf("%w: its Append failed (%w) and left the Pending placed; %w", data.ErrFrame, failure, errPlugin)
+	}
+	if c != nil {
+		c <- failure
+	}
+	return nil
+}
+
+// outcome tells one.
+func (s *session) outcome(h *data.Head, body []byte) error {
+	x, err := readOutcome(body)
+	if err != nil {
+		return err
+	}
+	o, err := s.find(h.ID)
+	if err != nil {
+		return err
+	}
+	if x.from != o.told || x.to > o.groups {
+		return fmt.Errorf("%w: outcome of the groups [%d, %d) of %d after %d were told; %w", data.ErrFrame, x.from, x.to, o.groups, o.told, errPlugin)
+	}
+	o.told = x.to
+	if o.settled() { // from here on the engine may use it again
+		s.forget(o)
+	}
+	o.sink.Done(o.p, x.from, x.to, x.o, s.kept.restore(x.err))
+	return nil
+}
+
+// place makes the host's Sequencer do what the plugin's did.
+func (s *session) place(h *data.Head, body []byte) error {
+	seq := s.r.p.Sequencer
+	switch h.Kind {
+	case kindOpened:
+		o, err := readOpened(body)
+		if err != nil {
+			return err
+		}
+		if st := s.r.p.Store.State(); st.Tail != o.tail || st.Segment != o.segment {
+			return fmt.Errorf("%w: it opens its Sequencer at %d with segments of %d bytes, the log ends at %d and has %d; %w", data.ErrFrame, o.tail, o.segment, st.Tail, st.Segment, errPlugin)
+		}
+		return seq.Open(o.term, storage.State{Segment: o.segment, Published: o.tail, Tail: o.tail, LastStoreTime: o.lastStoreTime}, o.ends)
+	case kindMoved:
+		m, err := readMoved(body)
+		if err == nil {
+			seq.Adopt(m.tail, m.last, m.ends)
+		}
+		return err
+	}
+	o, err := s.find(h.ID)
+	if err != nil {
+		return err
+	}
+	if h.Kind == kindAssigned {
+		a, err := readAssigned(body)
+		if err != nil {
+			return err
+		}
+		if o.assigned {
+			return fmt.Errorf("%w: it places Pending %d twice; %w", data.ErrFrame, o.id, errPlugin)
+		}
+		if err := seq.AssignAt(o.p, a.lead, a.last); err != nil {
+			return fmt.Errorf("%w: it placed what cannot be placed: %w; %w", data.ErrFrame, err, errPlugin)
+		}
+		o.assigned = true
+		o.gone, o.left = append(o.gone[:0], make([]bool, len(o.p.Batches))...), len(o.p.Batches)
+		if o.p.At != a.at || o.p.End != a.end {
+			return fmt.Errorf("%w: it placed Pending %d from %d to %d, the host from %d to %d; build both from the same version", data.ErrFrame, o.id, a.at, a.end, o.p.At, o.p.End)
+		}
+		return nil
+	}
+	from, rewind, err := readUndone(body)
+	if err != nil {
+		return err
+	}
+	if !o.assigned || rewind && slices.Contains(o.gone, true) {
+		return fmt.Errorf("%w: it takes back Pending %d, which is not placed or is in the log; %w", data.ErrFrame, o.id, errPlugin)
+	}
+	if !rewind {
+		return seq.Abandon(o.p, from)
+	}
+	o.assigned, o.left = false, 0
+	return seq.Rewind(o.p)
+}
+
+// batch finds one that is neither the store's nor freed, and makes it so.
+func (s *session) batch(id uint64, n int) (*ordered, *storage.Batch, error) {
+	o, err := s.find(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !o.assigned || n < 0 || n >= len(o.gone) || o.gone[n] {
+		return nil, nil, fmt.Errorf("%w: it speaks of batch %d of Pending %d, which is not there any more; %w", data.ErrFrame, n, id, errPlugin)
+	}
+	o.gone[n] = true
+	o.left--
+	return o, &o.p.Batches[n], nil
+}
+
+func (s *session) freed(h *data.Head, body []byte) error {
+	n, err := readNumber(body)
+	if err != nil {
+		return err
+	}
+	o, b, err := s.batch(h.ID, n)
+	if err != nil {
+		return err
+	}
+	if o.settled() {
+		s.forget(o)
+	}
+	b.Done()
+	return nil
+}
+
+// change does what changes the log. What waits for nobody is done by the reader
+// itself: the plugin waits for it, too.
+func (s *session) change(h *data.Head, body []byte) error {
+	ctx, stop := s.context(h)
+	raw := s.r.p.Store.Capabilities().RawLog
+	if raw == nil && h.Kind != kindStore && h.Kind != kindWhole {
+		stop()
+		s.logDone(h.ID, storage.ErrUnsupported)
+		return nil
+	}
+	switch h.Kind {
+	case kindStore:
+		defer stop()
+		r, err := readBatchRef(body)
+		if err != nil {
+			return err
+		}
+		o, b, err := s.batch(r.pending, r.n)
+		if err != nil {
+			return err
+		}
+		if b.Term != r.term || b.At != r.at {
+			return fmt.Errorf("%w: it appends batch %d of Pending %d at %d in term %d, it was placed at %d in term %d; %w", data.ErrFrame, r.n, r.pending, r.at, r.term, b.At, b.Term, errPlugin)
+		}
+		if o.settled() {
+			s.forget(o)
+		}
+		s.logDone(h.ID, s.r.p.Store.Append(ctx, b))
+	case kindWhole:
+		defer stop()
+		failed, err := s.lender.Append(ctx, body)
+		if err != nil {
+			return err
+		}
+		s.logDone(h.ID, failed)
+	case kindPublish:
+		defer stop()
+		at, err := readPosition(body)
+		if err != nil {
+			return err
+		}
+		s.logDone(h.ID, raw.Publish(ctx, at))
+	case kindTruncate:
+		at, err := readPosition(body)
+		if err != nil {
+			stop()
+			return err
+		}
+		s.tasks.Go(func() { // it waits for readers
+			defer stop()
+			s.logDone(h.ID, raw.Truncate(ctx, at))
+		})
+	case kindReset:
+		d := data.Decoder{B: body}
+		first := d.Int()
+		ends := data.ReadEnds(&d)
+		if err := d.Done("Reset"); err != nil {
+			stop()
+			return err
+		}
+		id := h.ID
+		s.tasks.Go(func() {
+			defer stop()
+			s.logDone(id, raw.Reset(ctx, position(first), ends))
+		})
+	}
+	return nil
+}
+
+// context makes that of a call of the plugin.
+func (s *session) context(h *data.Head) (context.Context, func()) {
+	if h.Timeout == 0 && h.Kind != kindTruncate && h.Kind != kindReset {
+		return s.ctx, func() {}
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	if h.Timeout > 0 {
+		cancel()
+		ctx, cancel = context.WithTimeout(s.ctx, time.Duration(h.Timeout))
+	}
+	id := h.ID
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancels != nil {
+		s.cancels[id] = cancel
+	}
+	return ctx, func() {
+		cancel()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.cancels, id)
+	}
+}
+
+// logDone answers a call that changes the log.
+func (s *session) logDone(id uint64, err error) {
+	out := data.TakeBuffer()
+	defer data.GiveBuffer(out)
+	*out = frame((*out)[:0], kindLogDone, id, 0, func(b []byte) []byte {
+		return data.PutFailure(s.lender.AppendMarks(b), s.kept.number(err))
+	})
+	s.post(*out)
+}
+
+// role calls OnRole beside the reader, since the engine may append in it.
+func (s *session) role(h *data.Head, body []byte) error {
+	d := data.Decoder{B: body}
+	r := readRole(&d)
+	if err := d.Done("a role"); err != nil {
+		return err
+	}
+	id := h.ID
+	ctx, cancel := context.WithCancel(context.Background())
+	s.mu.Lock()
+	if old := s.cancels[id]; old != nil {
+		old()
+	}
+	s.cancels[id] = cancel
+	s.mu.Unlock()
+	s.r.setRole(r)
+	s.tasks.Go(func() {
+		err := s.r.onRole(ctx, r)
+		s.post(frame(nil, kindRoleDone, id, 0, func(b []byte) []byte { return data.PutFailure(b, s.kept.number(err)) }))
+	})
+	return nil
+}
