@@ -52,7 +52,7 @@ func pluginKinds() []pluginKind {
 	return []pluginKind{
 		kindOf(wire.Storage, func(p *wiring.Plugins) *storageRegistry { return &p.Storage }, external.Storage, serve.Storage),
 		kindOf(wire.Allocate, func(p *wiring.Plugins) *allocateRegistry { return &p.Allocate }, external.Allocate, serve.Allocate),
-		kindOf(wire.Replication, func(p *wiring.Plugins) *replicationRegistry { return &p.Replication }, nil, nil),
+		kindOf(wire.Replication, func(p *wiring.Plugins) *replicationRegistry { return &p.Replication }, external.Replication, serve.Replication),
 		kindOf(wire.Transport, func(p *wiring.Plugins) *transportRegistry { return &p.Transport }, external.Transport, serve.Transport),
 	}
 }

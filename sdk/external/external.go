@@ -14,7 +14,7 @@
 // launches a new process, after a back-off; one that dies again and again is given
 // a rest (Breaker). A process that does not answer a health call counts as dead and
 // is killed (Health). An allocator keeps nothing, so it goes on in a new process by
-// itself.
+// itself, and so does a replicator, whose log is the host's store.
 //
 // The connection is go-plugin's over gRPC with mutual TLS, plus the data sockets
 // of storagewire. What the process prints, anything at all, goes to the logger
@@ -29,10 +29,12 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/allocate"
 	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/replicationwire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/transportwire"
 )
@@ -116,6 +118,14 @@ func Allocate(name string, cmd Command, o Options) allocate.Factory {
 // addresses again.
 func Transport(name string, cmd Command, o Options) transport.Factory {
 	return host(wire.Transport, transport.Contract, name, cmd, o, transportwire.NewFactory)
+}
+
+// Replication makes a factory of a replication plugin in a process, as [Storage] does
+// of a store. It works on the store that it is given, which stays where it is. When
+// its process dies the broker is read-only until it is back: it is started again by
+// itself.
+func Replication(name string, cmd Command, o Options) replication.Factory {
+	return host(wire.Replication, replication.Contract, name, cmd, o, replicationwire.NewFactory)
 }
 
 // host makes a factory of any kind, with a launcher of its own.

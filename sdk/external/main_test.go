@@ -15,8 +15,10 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 	"github.com/hardpointmq/hardpoint/plugins/storage/pebble"
 	"github.com/hardpointmq/hardpoint/sdk/external"
@@ -71,6 +73,7 @@ func plugins() serve.Options {
 	o := serve.Storage(memory.NewFactory(), pebble.NewFactory(), chatty(), nothing())
 	o.Allocate = allocators()
 	o.Transport = transports()
+	o.Replication = []replication.Factory{solo.NewFactory()}
 	return o
 }
 

@@ -31,10 +31,12 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/hardpointmq/hardpoint/core/allocate"
+	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/replicationwire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/transportwire"
 )
@@ -47,6 +49,8 @@ type Options struct {
 	Allocate []allocate.Factory
 	// Transport are the transports.
 	Transport []transport.Factory
+	// Replication are the replication plugins.
+	Replication []replication.Factory
 }
 
 // Storage makes Options of storage plugins.
@@ -57,6 +61,9 @@ func Allocate(f ...allocate.Factory) Options { return Options{Allocate: f} }
 
 // Transport makes Options of transports.
 func Transport(f ...transport.Factory) Options { return Options{Transport: f} }
+
+// Replication makes Options of replication plugins.
+func Replication(f ...replication.Factory) Options { return Options{Replication: f} }
 
 // served are the plugin's halves of the kinds that there are plugins of.
 func (o *Options) served(l wire.Loggers) []wire.Served {
@@ -69,6 +76,9 @@ func (o *Options) served(l wire.Loggers) []wire.Served {
 	}
 	if len(o.Transport) > 0 {
 		all = append(all, transportwire.NewServer(l, o.Transport...))
+	}
+	if len(o.Replication) > 0 {
+		all = append(all, replicationwire.NewServer(l, o.Replication...))
 	}
 	return all
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 )
 
@@ -55,7 +56,7 @@ func (k *kept) restore(err error) error {
 
 // keeping is the host's store as it is lent to the plugin.
 type keeping struct {
-	storage.Store
+	storagemw.Base
 	k *kept
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 	"github.com/hardpointmq/hardpoint/sdk/wire/replicationwire/replicationpb"
@@ -94,7 +95,7 @@ func (r *replicator) connect(ctx context.Context) (_ *session, err error) {
 	}
 	s.send.Conn = s.conns[0]
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.lender = storagewire.NewLender(keeping{r.p.Store, &s.kept}, r.p.Logger)
+	s.lender = storagewire.NewLender(keeping{storagemw.Base{Store: r.p.Store}, &s.kept}, r.p.Logger)
 	go s.serve()
 	return s, nil
 }
