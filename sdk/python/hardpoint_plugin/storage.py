@@ -205,11 +205,14 @@ class Service(Kind):
             return {"state": i.log.state()}
 
     def shutdown(self, r):
+        self._end(r.instance)
+        return {}
+
+    def _end(self, number):
         with self._lock:
-            i = self._instances.pop(r.instance, None)
+            i = self._instances.pop(number, None)
         if i is not None:
             i.shutdown()
-        return {}
 
     def state(self, r):
         i = self._instance(r.instance)
@@ -232,7 +235,12 @@ class Service(Kind):
         if i.attached.is_set():
             raise errors.Unsupported(f"instance {first.attach.instance} has its stream already")
         i.attached.set()
-        yield from i.calls(requests)
+        try:
+            yield from i.calls(requests)
+        finally:
+            # Nobody can use it any more; its directory is free for the next one. A
+            # host that shut it down before has taken it out.
+            self._end(first.attach.instance)
 
     def close(self):
         with self._lock:
