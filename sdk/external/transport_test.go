@@ -186,7 +186,7 @@ func TestTransportKilled(t *testing.T) {
 		}
 		p := <-e.opened
 		for len(e.closed) > 0 {
-			_ = <-e.closed
+			require.Error(t, <-e.closed)
 		}
 		pids = children(t)
 		require.Len(t, pids, 1)
@@ -221,7 +221,7 @@ func TestTransportGone(t *testing.T) {
 	require.NoError(t, c.ask(10))
 	require.NoError(t, os.Remove(gone)) // it does not start again
 	kill(t, children(t)[0])
-	_ = <-e.closed
+	require.Error(t, <-e.closed)
 	for _, call := range []func() error{
 		func() error {
 			_, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: e})

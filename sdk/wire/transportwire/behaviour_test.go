@@ -1,0 +1,267 @@
+package transportwire
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/internal/wiretest"
+	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+)
+
+const patience = 20 * time.Second
+
+// both is a running transport over the wire, with its plugin's half.
+func both(t *testing.T) (*remote, *Server) {
+	t.Helper()
+	s := NewServer(nil, remoting.NewFactory())
+	tr, err := NewFactory(remoting.Name, wiretest.New(t, s)).Build(t.Context(), transport.Params{}, nil)
+	require.NoError(t, err)
+	require.NoError(t, tr.Start(t.Context()))
+	t.Cleanup(func() { require.NoError(t, tr.Shutdown(context.WithoutCancel(t.Context()))) })
+	return tr.(*remote), s
+}
+
+// gated is a handler that echoes; peers whose first byte of the body is 1 are
+// held in Arrived, others are not.
+type gated struct {
+	hold, open chan struct{}
+	mu         sync.Mutex
+	closed     []error
+	told       chan struct{}
+}
+
+func newGated() *gated {
+	g := &gated{hold: make(chan struct{}), open: make(chan struct{}), told: make(chan struct{}, 1000)}
+	close(g.open)
+	return g
+}
+
+type gatedSession struct {
+	g *gated
+	p transport.Peer
+}
+
+func (g *gated) Opened(p transport.Peer) transport.Session {
+	<-g.open
+	return &gatedSession{g, p}
+}
+func (g *gated) Settle() {}
+func (s *gatedSession) Arrived(in []command.Frame) {
+	if in[0].Body[0] == 1 {
+		<-s.g.hold
+	}
+	_ = s.p.Send(in...)
+}
+func (s *gatedSession) Closed(err error) {
+	s.g.mu.Lock()
+	s.g.closed = append(s.g.closed, err)
+	s.g.mu.Unlock()
+	s.g.told <- struct{}{}
+}
+
+func request(first byte, n int) []byte {
+	b := whole(n)
+	b[len(b)-n] = first
+	return b
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	return c
+}
+
+func exchange(t *testing.T, c net.Conn, b []byte) {
+	t.Helper()
+	_, err := c.Write(b)
+	require.NoError(t, err)
+	answer(t, c, b)
+}
+
+func answer(t *testing.T, c net.Conn, want []byte) {
+	t.Helper()
+	got := make([]byte, len(want))
+	_, err := io.ReadFull(c, got)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, got))
+}
+
+// TestOneWaitsAlone: a session that is held up, and one that takes nothing of
+// what it is sent, hold up nobody else.
+func TestOneWaitsAlone(t *testing.T) {
+	tr, _ := both(t)
+	g := newGated()
+	ln, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: g})
+	require.NoError(t, err)
+	var held []net.Conn
+	for range 20 {
+		c := dial(t, ln.Address())
+		_, err := c.Write(request(1, 1000))
+		require.NoError(t, err)
+		held = append(held, c)
+	}
+	deaf := dial(t, ln.Address())
+	go func() { _, _ = io.CopyN(deaf, forever{}, 12<<20) }() // its answers fill all buffers
+	c := dial(t, ln.Address())
+	for n := range 200 {
+		exchange(t, c, request(2, 1+n*50))
+	}
+	close(g.hold)
+	for _, c := range held {
+		answer(t, c, request(1, 1000))
+	}
+	_ = deaf.Close()
+	require.NoError(t, ln.Close())
+}
+
+// forever is requests without an end.
+type forever struct{}
+
+func (forever) Read(b []byte) (int, error) {
+	one := request(3, 20_000)
+	if len(b) < len(one) {
+		return 0, io.ErrShortBuffer
+	}
+	return copy(b, one), nil
+}
+
+// TestGate: peers that the engine does not let in yet do not keep it from
+// connecting itself, nor from closing the listener.
+func TestGate(t *testing.T) {
+	tr, _ := both(t)
+	g := newGated()
+	g.open = make(chan struct{})
+	ln, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: g})
+	require.NoError(t, err)
+	early := dial(t, ln.Address())
+	_, err = early.Write(request(2, 10))
+	require.NoError(t, err)
+	other, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: newGated()})
+	require.NoError(t, err)
+	h := newGated()
+	p, err := tr.Dial(t.Context(), other.Address(), transport.Limits{}, nil, h)
+	require.NoError(t, err)
+	require.NoError(t, p.Send(command.Frame{Raw: request(2, 10)}))
+	require.NoError(t, p.Close())
+	<-h.told
+	close(g.open)
+	answer(t, early, request(2, 10))
+	require.NoError(t, ln.Close())
+}
+
+// TestGarbage: a plugin that does not speak the protocol is given up, by name;
+// what it served is served again.
+func TestGarbage(t *testing.T) {
+	for name, say := range map[string]func(o *outbox){
+		"unknown kind":   func(o *outbox) { o.put(lastKind+1, 1, nil, true) },
+		"host's kind":    func(o *outbox) { o.put(kindSend, 1, []byte("x"), true) },
+		"unknown peer":   func(o *outbox) { o.put(kindArrived, 99, whole(1), true) },
+		"old peer":       func(o *outbox) { o.put(kindOpened, 1, someone(1), true) },
+		"empty Opened":   func(o *outbox) { o.put(kindOpened, 99, nil, true) },
+		"text":           func(o *outbox) { o.put(kindClosed, 1, []byte("HTTP/1.1 400 Bad Request\r\n\r\n"), true) },
+		"a huge closing": func(o *outbox) { o.put(kindClosed, 1, make([]byte, maxNote+1), true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr, s := both(t)
+			g := newGated()
+			ln, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: g})
+			require.NoError(t, err)
+			c := dial(t, ln.Address())
+			exchange(t, c, request(2, 10))
+			i, err := s.instance(1)
+			require.NoError(t, err)
+			say(&i.out)
+			<-g.told
+			g.mu.Lock()
+			require.ErrorIs(t, g.closed[0], plugin.ErrUnavailable)
+			require.ErrorIs(t, g.closed[0], data.ErrFrame)
+			require.ErrorContains(t, g.closed[0], remoting.Name)
+			g.mu.Unlock()
+			_, err = io.Copy(io.Discard, c)
+			require.NoError(t, err, "the peer's connection ends")
+			require.Eventually(t, func() bool {
+				c, err := net.Dial("tcp", ln.Address())
+				if err != nil {
+					return false
+				}
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(patience))
+				if _, err := c.Write(request(2, 10)); err != nil {
+					return false
+				}
+				_, err = io.ReadFull(c, make([]byte, len(request(2, 10))))
+				return err == nil
+			}, patience, 10*time.Millisecond, "the address is not served again")
+			require.NoError(t, ln.Close())
+		})
+	}
+}
+
+// TestBrokenFrames: what a plugin hands in that is no whole frame closes the
+// peer, not the process.
+func TestBrokenFrames(t *testing.T) {
+	tr, s := both(t)
+	g := newGated()
+	ln, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: g})
+	require.NoError(t, err)
+	c, bystander := dial(t, ln.Address()), dial(t, ln.Address())
+	exchange(t, c, request(2, 10))
+	exchange(t, bystander, request(2, 10))
+	i, err := s.instance(1)
+	require.NoError(t, err)
+	i.mu.Lock()
+	first := i.guests[1]
+	i.mu.Unlock()
+	first.asks.Store(true) // or the host's answer would be one too many
+	i.out.put(kindArrived, 1, append(request(2, 10), 0, 0), true)
+	<-first.took
+	answer(t, c, request(2, 10))
+	<-g.told
+	require.ErrorIs(t, g.closed[0], data.ErrFrame)
+	exchange(t, bystander, request(2, 10))
+}
+
+// TestManyPeers: many peers at once, each with its own order.
+func TestManyPeers(t *testing.T) {
+	tr, _ := both(t)
+	ln, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: newGated()})
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for range 200 {
+		wg.Go(func() {
+			c, err := net.Dial("tcp", ln.Address())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			var all []byte
+			for n := range 30 {
+				all = append(all, request(byte(2+n), 1+n*40)...)
+			}
+			got := make([]byte, len(all))
+			if _, err := c.Write(all); err != nil {
+				t.Error(err)
+			}
+			if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(all, got) {
+				t.Errorf("answers are not what was sent, in its order (%v)", err)
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, ln.Close())
+}
