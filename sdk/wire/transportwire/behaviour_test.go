@@ -218,8 +218,9 @@ func TestBrokenFrames(t *testing.T) {
 	g := newGated()
 	ln, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: g})
 	require.NoError(t, err)
-	c, bystander := dial(t, ln.Address()), dial(t, ln.Address())
-	exchange(t, c, request(2, 10))
+	c := dial(t, ln.Address())
+	exchange(t, c, request(2, 10)) // so that it is the first
+	bystander := dial(t, ln.Address())
 	exchange(t, bystander, request(2, 10))
 	i, err := s.instance(1)
 	require.NoError(t, err)

@@ -46,8 +46,8 @@
 // # When the process is gone
 //
 // All its peers are closed with an error that matches plugin.ErrUnavailable and
-// says why. Serve and Dial fail with it. The process is started again, after
-// waits that double up to ten seconds, and every listener that was not closed or
+// says why. Serve and Dial fail with it. The process is started again, as often as
+// it takes and with waits between, and every listener that was not closed or
 // drained serves its address again, with the port that it had.
 //
 // # When the process is replaced

@@ -274,46 +274,57 @@ func (t *remote) sleep(d time.Duration, l *link) bool {
 
 // keep has a process there for as long as the transport lives.
 func (t *remote) keep(l *link) {
+	wait, since := time.Duration(0), t.set.Clock.Now()
 	for {
 		select {
 		case <-t.ctx.Done():
 			return
 		case <-l.over:
-			if l = t.restart(l); l == nil {
+			// The launcher has waits of its own between processes that die; this one is
+			// for those that live and are of no use.
+			if t.set.Clock.Now().Sub(since) > lastBackoff {
+				wait = 0
+			}
+			if l, wait = t.restart(l, wait); l == nil {
 				return
 			}
+			since = t.set.Clock.Now()
 		case <-l.proc.Retired():
 			l = t.replace(l)
 		}
 	}
 }
 
-// restart follows the end of a process; nil when the transport ended.
-func (t *remote) restart(old *link) *link {
+// longer is the wait after one that was in vain.
+func longer(wait time.Duration) time.Duration { return min(max(2*wait, firstBackoff), lastBackoff) }
+
+// restart follows the end of a process; the link is nil when the transport ended.
+func (t *remote) restart(old *link, wait time.Duration) (*link, time.Duration) {
 	t.mu.Lock()
 	t.cur, t.cause = nil, old.why
 	t.mu.Unlock()
 	t.set.Logger.Error("the process of a transport is gone: its peers are closed, it is started again", "plugin", t.h.name, "error", old.why)
 	old.cut()
 	t.keeper.Go(old.join) // a session may be busy for long
-	for wait := firstBackoff; ; wait = min(2*wait, lastBackoff) {
-		if !t.sleep(wait, nil) {
-			return nil
+	for {
+		if wait > 0 && !t.sleep(wait, nil) {
+			return nil, 0
 		}
+		wait = longer(wait)
 		l, err := t.connect(t.ctx)
 		if err == nil {
 			t.set.Logger.Info("the process of a transport runs again", "plugin", t.h.name)
 			t.adopt(l)
 			t.serveAgain(l)
-			return l
+			return l, wait
 		}
 		if t.ctx.Err() != nil {
-			return nil
+			return nil, 0
 		}
 		t.mu.Lock()
 		t.cause = err
 		t.mu.Unlock()
-		t.set.Logger.Warn("the process of a transport does not start", "plugin", t.h.name, "retry_in", min(2*wait, lastBackoff), "error", err)
+		t.set.Logger.Warn("the process of a transport does not start", "plugin", t.h.name, "retry_in", wait, "error", err)
 	}
 }
 
@@ -364,7 +375,7 @@ const handOver = 250 * time.Millisecond
 // go on with.
 func (t *remote) replace(old *link) *link {
 	var l *link
-	for wait := firstBackoff; l == nil; wait = min(2*wait, lastBackoff) {
+	for wait := firstBackoff; l == nil; wait = longer(wait) {
 		var err error
 		if l, err = t.connect(t.ctx); err != nil {
 			t.set.Logger.Warn("the new process of a transport cannot be used; the old one goes on", "plugin", t.h.name, "retry_in", wait, "error", err)
