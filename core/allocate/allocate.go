@@ -71,6 +71,22 @@ func Close(a Allocator) error {
 	return nil
 }
 
+// Replaceable is implemented by allocators whose program can be replaced while
+// they are used: those in a process of their own. Safe for concurrent use.
+type Replaceable interface {
+	// Version is that of the description of the program that answers now.
+	Version() string
+}
+
+// Version is the version of the plugin behind a, which may have changed since a
+// was built; "" when it cannot change.
+func Version(a Allocator) string {
+	if r, ok := a.(Replaceable); ok {
+		return r.Version()
+	}
+	return ""
+}
+
 // Check returns an error matching ErrRequest when r is unusable; allocators call
 // it first.
 func (r *Request) Check() error {

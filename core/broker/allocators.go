@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -20,8 +21,9 @@ type allocators struct {
 	from     *wiring.Registry[allocate.Params, allocate.Allocator]
 	settings func(name string) plugin.Settings
 
-	mu sync.Mutex
-	m  map[string]*allocator
+	mu     sync.Mutex
+	m      map[string]*allocator
+	closed bool
 }
 
 type allocator struct {
@@ -37,6 +39,10 @@ func (l *allocators) get(name string) (assign.Instance, error) {
 		return assign.Instance{}, fmt.Errorf("%w: %w", assign.ErrUnknown, err)
 	}
 	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return assign.Instance{}, errors.New("the broker is shut down")
+	}
 	if l.m == nil {
 		l.m = map[string]*allocator{}
 	}
@@ -49,7 +55,7 @@ func (l *allocators) get(name string) (assign.Instance, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.built {
-		return a.inst, nil
+		return a.now(), nil
 	}
 	ctx := context.Background() // it outlives the request that comes first
 	raw, err := l.cfg.PluginRaw("allocate", name)
@@ -67,6 +73,45 @@ func (l *allocators) get(name string) (assign.Instance, error) {
 	}
 	a.built, a.inst = true, assign.Instance{Plugin: allocatemw.Metrics(made, s), Version: says.Version}
 	return a.inst, nil
+}
+
+// now is the instance; its program may have been replaced since it was built.
+func (a *allocator) now() assign.Instance {
+	i := a.inst
+	if v := allocate.Version(i.Plugin); v != "" {
+		i.Version = v
+	}
+	return i
+}
+
+// close gives back what the allocators hold, such as their processes. Nobody
+// allocates any more. When ctx ends first the rest goes on.
+func (l *allocators) close(ctx context.Context) error {
+	l.mu.Lock()
+	l.closed = true
+	all := l.m
+	l.m = nil
+	l.mu.Unlock()
+	done := make(chan error, 1)
+	go func() {
+		var errs []error
+		for name, a := range all {
+			a.mu.Lock()
+			if a.built {
+				if err := allocate.Close(a.inst.Plugin); err != nil {
+					errs = append(errs, fmt.Errorf("allocator %s: %w", name, err))
+				}
+			}
+			a.mu.Unlock()
+		}
+		done <- errors.Join(errs...)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // configured checks what is written about allocators.

@@ -73,6 +73,7 @@ type Broker struct {
 	query  *query.Query
 	client *client.Manager
 	sender *send.Send
+	alloc  *allocators
 	wait   waiters
 	// servers are the name servers, known at start.
 	servers atomic.Pointer[[]string]
@@ -159,9 +160,9 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	offset.New(k, b.query)
 	retry.New(k)
 	admin.New(k)
-	alloc := &allocators{cfg: cfg, from: p.Plugins.Allocate, settings: func(name string) plugin.Settings { return b.settings("allocate", name, "") }}
+	b.alloc = &allocators{cfg: cfg, from: p.Plugins.Allocate, settings: func(name string) plugin.Settings { return b.settings("allocate", name, "") }}
 	assign.New(k, assign.Params{
-		Clients: b.client, Allocator: alloc.get, NameServers: b.nameServers,
+		Clients: b.client, Allocator: b.alloc.get, NameServers: b.nameServers,
 		Dialer: func() transport.Dialer { return b.trans.Capabilities().Dialer },
 	})
 	if p.Loaded != nil {
@@ -226,6 +227,7 @@ func (b *Broker) start(ctx context.Context) error {
 		// The engine is stopped before the replicator otherwise, but it runs.
 		return errors.Join(err, b.k.Hooks.Stop(context.WithoutCancel(ctx)))
 	}
+	b.push(step{"allocators", 1, b.alloc.close})
 	b.push(step{"engine", 2, b.k.Hooks.Stop})
 	if err := b.k.Hooks.Start(ctx); err != nil {
 		return err

@@ -18,6 +18,9 @@ type decorated struct {
 // Close implements io.Closer.
 func (d decorated) Close() error { return allocate.Close(d.next) }
 
+// Version implements allocate.Replaceable.
+func (d decorated) Version() string { return allocate.Version(d.next) }
+
 // Metrics counts and times the calls of an allocator.
 func Metrics(next allocate.Allocator, s plugin.Settings) allocate.Allocator {
 	s = s.WithDefaults()

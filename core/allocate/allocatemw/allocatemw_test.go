@@ -110,13 +110,17 @@ type closer struct {
 	closed int
 }
 
-func (c *closer) Close() error { c.closed++; return nil }
+func (c *closer) Close() error    { c.closed++; return nil }
+func (c *closer) Version() string { return "7" }
 
-// TestClose: what an allocator holds is given back through all decorators.
-func TestClose(t *testing.T) {
+// TestThroughDecorators: what an allocator holds is given back, and its version
+// is told.
+func TestThroughDecorators(t *testing.T) {
 	c := &closer{Func: deal}
 	a := allocatemw.Timeout(allocatemw.Faults(allocatemw.Metrics(c, plugin.Settings{}), nil), time.Minute)
 	require.NoError(t, allocate.Close(a))
 	require.Equal(t, 1, c.closed)
+	require.Equal(t, "7", allocate.Version(a))
+	require.Empty(t, allocate.Version(allocatemw.Timeout(allocate.Func(deal), time.Minute)))
 	require.NoError(t, allocate.Close(allocatemw.Timeout(allocate.Func(deal), time.Minute)), "nothing to close")
 }

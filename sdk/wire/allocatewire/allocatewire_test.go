@@ -299,6 +299,7 @@ func TestProcessIsReplaced(t *testing.T) {
 	})
 	<-entered
 	old := f.retire()
+	require.Equal(t, "7", allocate.Version(a))
 	_, err := a.Allocate(t.Context(), allocatetest.Make(2, 1))
 	require.NoError(t, err)
 	require.Len(t, f.all, 2)
@@ -307,6 +308,25 @@ func TestProcessIsReplaced(t *testing.T) {
 	old.users.Wait()
 	require.Equal(t, 1, e.closed, "the old instance is closed")
 	f.retire().users.Wait()
+}
+
+// TestVersionWithoutACall: the allocator moves by itself, and tells the version of
+// the new program.
+func TestVersionWithoutACall(t *testing.T) {
+	e, version := &echo{}, "7"
+	f := &fleet{tb: t}
+	f.serve = func() wire.Served {
+		return allocatewire.NewServer(nil, allocate.NewFactory("echo",
+			func(echoConfig) plugin.Description { return plugin.Description{Version: version} },
+			func() echoConfig { return echoConfig{} },
+			func(context.Context, allocate.Params, echoConfig) (*echo, error) { return e, nil }))
+	}
+	a := build(t, "echo", f)
+	require.Equal(t, "7", allocate.Version(a))
+	version = "8"
+	f.retire().users.Wait()
+	require.Equal(t, "8", allocate.Version(a))
+	require.Len(t, f.all, 2)
 }
 
 // liar is a process whose answers are no assignments.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -19,27 +21,27 @@ import (
 // NewFactory makes the host's half: a factory whose allocators live in a process.
 // What it builds is closed with allocate.Close.
 func NewFactory(name string, l wire.Launcher) allocate.Factory {
-	describe := func(ctx context.Context, log plugin.Settings, raw plugin.Raw) (plugin.Description, error) {
-		return wire.Describe(ctx, l, log.Logger, wire.Allocate, name, allocate.Contract, raw)
-	}
 	return plugin.NewRawFactory(name,
 		func(ctx context.Context, raw plugin.Raw) (plugin.Description, error) {
-			return describe(ctx, plugin.Settings{}, raw)
+			return wire.Describe(ctx, l, nil, wire.Allocate, name, allocate.Contract, raw)
 		},
 		func(ctx context.Context, p allocate.Params, raw plugin.Raw) (allocate.Allocator, error) {
-			p.Settings = p.WithDefaults()
-			if _, err := describe(ctx, p.Settings, raw); err != nil {
-				return nil, err
-			}
-			a := &allocator{name: name, launcher: l, settings: p.Settings, raw: raw, opening: make(chan struct{}, 1)}
+			a := &allocator{name: name, launcher: l, settings: p.WithDefaults(), raw: raw, opening: make(chan struct{}, 1)}
+			a.life, a.stop = context.WithCancel(context.WithoutCancel(ctx))
 			s, err := a.session(ctx) // now, so that a constructor that fails does so here
 			if err != nil {
+				a.stop()
 				return nil, err
 			}
 			a.release(s)
 			return a, nil
 		})
 }
+
+var (
+	_ io.Closer            = (*allocator)(nil)
+	_ allocate.Replaceable = (*allocator)(nil)
+)
 
 // allocator is the host's proxy of an allocator in a plugin process.
 type allocator struct {
@@ -49,10 +51,13 @@ type allocator struct {
 	raw      plugin.Raw
 	opening  chan struct{} // holds an element while a session is opened
 	sessions sync.WaitGroup
+	life     context.Context // until Close
+	stop     context.CancelFunc
 
-	mu     sync.Mutex
-	closed bool
-	cur    *session
+	mu      sync.Mutex
+	closed  bool
+	cur     *session
+	version string // of the newest process
 }
 
 // session is an instance in one process.
@@ -75,6 +80,7 @@ const closeTime = 5 * time.Second
 
 // Close implements io.Closer. It waits for calls under way.
 func (a *allocator) Close() error {
+	a.stop()
 	a.mu.Lock()
 	a.closed = true
 	s := a.cur
@@ -84,6 +90,14 @@ func (a *allocator) Close() error {
 	}
 	a.sessions.Wait()
 	return nil
+}
+
+// Version implements allocate.Replaceable. It is that of a new process soon after
+// it took the place of the old one, even without a call.
+func (a *allocator) Version() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.version
 }
 
 // Allocate implements allocate.Allocator.
@@ -183,19 +197,15 @@ func (a *allocator) session(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, rpc := allocatepb.NewAllocateClient(proc.Conn()).Open(ctx, &allocatepb.OpenRequest{
-		Plugin: a.name, Config: a.raw, Settings: wire.ToSettings(&a.settings),
-	})
-	if err = wire.FromRPC(ctx, rpc, r.GetFailure()); err != nil {
-		err = a.cause(ctx, proc, rpc, err)
+	s, version, err := a.open(ctx, proc)
+	if err != nil {
 		proc.Release(true)
-		return nil, fmt.Errorf("open allocate plugin %q: %w", a.name, err)
+		return nil, err
 	}
-	s := &session{proc: proc, id: r.GetInstance(), calls: 1, left: make(chan struct{}), idle: make(chan struct{})}
 	a.mu.Lock()
 	closed := a.closed
 	if !closed {
-		a.cur = s
+		a.cur, a.version = s, version
 		a.sessions.Go(func() { a.watch(s) })
 	}
 	a.mu.Unlock()
@@ -206,16 +216,59 @@ func (a *allocator) session(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
+// open makes an instance in a process, and a call's use of it.
+func (a *allocator) open(ctx context.Context, proc wire.Process) (s *session, version string, err error) {
+	d, err := wire.Describe(ctx, here{proc}, a.settings.Logger, wire.Allocate, a.name, allocate.Contract, a.raw)
+	if err != nil {
+		return nil, "", err
+	}
+	r, rpc := allocatepb.NewAllocateClient(proc.Conn()).Open(ctx, &allocatepb.OpenRequest{
+		Plugin: a.name, Config: a.raw, Settings: wire.ToSettings(&a.settings),
+	})
+	if err = wire.FromRPC(ctx, rpc, r.GetFailure()); err != nil {
+		return nil, "", fmt.Errorf("open allocate plugin %q: %w", a.name, a.cause(ctx, proc, rpc, err))
+	}
+	return &session{proc: proc, id: r.GetInstance(), calls: 1, left: make(chan struct{}), idle: make(chan struct{})}, d.Version, nil
+}
+
+// here is a process as a launcher of itself.
+type here struct{ wire.Process }
+
+// Acquire implements wire.Launcher.
+func (h here) Acquire(context.Context, *slog.Logger) (wire.Process, error) { return h, nil }
+
+// Release implements wire.Process.
+func (here) Release(bool) {}
+
 // watch ends a session when its process is of no more use, or nobody needs it.
 func (a *allocator) watch(s *session) {
 	select {
 	case <-s.proc.Gone():
 	case <-s.proc.Retired():
+		a.move(s)
 	case <-s.left:
 	}
 	a.leave(s)
 	<-s.idle
 	a.end(s)
+}
+
+// moveTime bounds the opening of an instance in a new process without a call.
+const moveTime = 30 * time.Second
+
+// move opens the instance in the process that took the place of another one. When
+// it fails, the next call tries again.
+func (a *allocator) move(old *session) {
+	a.leave(old)
+	ctx, cancel := context.WithTimeout(a.life, moveTime)
+	defer cancel()
+	s, err := a.session(ctx)
+	switch {
+	case err == nil:
+		a.release(s)
+	case a.life.Err() == nil:
+		a.settings.Logger.Warn("an allocator's new process is not of use yet; the next call tries again", "plugin", a.name, "error", err)
+	}
 }
 
 // end closes the instance and gives the process back.
