@@ -85,7 +85,7 @@ Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly.`,
 	for _, c := range serving {
 		c.GroupID = "serve"
 	}
-	tools := []*cobra.Command{p.configCommand(), p.pluginCommand(), p.benchCommand(), p.versionCommand()}
+	tools := []*cobra.Command{p.configCommand(), p.pluginCommand(), p.groupCommand(), p.benchCommand(), p.versionCommand()}
 	for _, c := range tools {
 		c.GroupID = "tools"
 	}

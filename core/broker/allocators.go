@@ -32,11 +32,17 @@ type allocator struct {
 	inst  assign.Instance
 }
 
+// unknownAllocator is the registry's error to the engine.
+type unknownAllocator struct{ error }
+
+func (unknownAllocator) Is(target error) bool { return target == assign.ErrUnknown }
+func (e unknownAllocator) Unwrap() error      { return e.error }
+
 // get gives the allocator of a name; the first call builds it.
 func (l *allocators) get(name string) (assign.Instance, error) {
 	f, err := l.from.Lookup(name)
 	if err != nil {
-		return assign.Instance{}, fmt.Errorf("%w: %w", assign.ErrUnknown, err)
+		return assign.Instance{}, unknownAllocator{err}
 	}
 	l.mu.Lock()
 	if l.closed {

@@ -339,7 +339,7 @@ func (b *Broker) register(ctx context.Context, address string) error {
 	if len(servers) == 0 || d == nil {
 		return nil
 	}
-	who := register.Identity{Cluster: cfg.Broker.ClusterName, Name: cfg.Broker.Name, ID: cfg.Broker.ID, Addr: address, HAAddr: haAddress(address, cfg.Network.HAAdvertise)}
+	who := register.Identity{Cluster: cfg.Broker.ClusterName, Name: cfg.Broker.Name, ID: cfg.Broker.ID, Addr: address, HAAddr: haAddress(address, cfg.Network.HAAdvertise), Zone: cfg.Broker.ZoneName}
 	reg, err := register.New(register.Params{
 		Settings:    b.settings("part", "register", ""),
 		NameServers: servers,

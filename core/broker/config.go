@@ -39,7 +39,7 @@ func kernelConfig(c *config.Config) kernel.Config {
 	k := kernel.Config{
 		Identity: kernel.Identity{
 			ClusterName: c.Broker.ClusterName, BrokerName: c.Broker.Name, BrokerID: c.Broker.ID,
-			Permission: int32(c.Broker.Permission), Region: c.Broker.RegionID, TraceOn: c.Broker.TraceOn,
+			Permission: int32(c.Broker.Permission), Zone: c.Broker.ZoneName, Region: c.Broker.RegionID, TraceOn: c.Broker.TraceOn,
 		},
 		TopicRules: kernel.TopicRules{
 			AutoCreateTopic: c.Topics.AutoCreateTopic, AutoCreateGroup: c.Topics.AutoCreateSubscriptionGroup,

@@ -72,6 +72,7 @@ type BrokerConfig struct {
 	NamesrvAddrs             []string      `koanf:"namesrvAddr"`
 	Permission               int           `koanf:"brokerPermission"` // 2 write, 4 read, 6 both
 	RegionID                 string        `koanf:"regionId"`
+	ZoneName                 string        `koanf:"zoneName"`
 	RegisterNameServerPeriod time.Duration `koanf:"registerNameServerPeriod"`
 	RegisterBrokerTimeout    time.Duration `koanf:"registerBrokerTimeoutMills"`
 	ChannelExpiredTimeout    time.Duration `koanf:"channelExpiredTimeout"`

@@ -13,6 +13,7 @@ func brokerKeys() []Key {
 		{Name: "namesrvAddr", Group: g, Type: Addresses, Empty: true, Applies: Broker, Flag: "namesrv-addr", Desc: "Name servers to register with. Standalone: those beside the one in the process."},
 		{Name: "brokerPermission", Group: g, Type: Int, Words: []string{"2", "4", "6"}, Default: "6", Applies: Broker, Reloadable: true, Desc: "What clients may do: 2 write, 4 read, 6 both."},
 		{Name: "regionId", Group: g, Type: Text, Default: "DefaultRegion", Applies: Broker, Desc: "Region that is told to producers for traces."},
+		{Name: "zoneName", Group: g, Type: Text, Empty: true, Applies: Broker, Desc: "Zone in which the broker is; the allocator zone prefers members in it. RocketMQ takes it from the environment (ROCKETMQ_ZONE)."},
 		{Name: "registerNameServerPeriod", Group: g, Type: Duration, Unit: "ms", Min: 10_000, Max: 60_000, Default: "30000", Applies: Broker, Desc: "How often the broker registers with the name servers."},
 		{Name: "registerBrokerTimeoutMills", Group: g, Type: Duration, Unit: "ms", Min: 100, Max: 600_000, Default: "24000", Applies: Broker, Desc: "How long a registration may take."},
 		{Name: "channelExpiredTimeout", Group: g, Type: Duration, Unit: "ms", Min: 100, Max: 86_400_000, Default: "120000", Applies: Broker, Desc: "A client without heartbeat for this long is forgotten and its connection closed."},

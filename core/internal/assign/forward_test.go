@@ -69,7 +69,7 @@ func (c *cluster) start(name string) *node {
 	n.reg, err = register.New(register.Params{
 		NameServers: []string{nsAddress}, Dialer: c.net,
 		Identity: func() register.Identity {
-			return register.Identity{Cluster: "DefaultCluster", Name: name, Addr: address, HAAddr: address}
+			return register.Identity{Cluster: "DefaultCluster", Name: name, Addr: address, HAAddr: address, Zone: "zone of " + name}
 		},
 		Source: func() ([]command.TopicConfig, command.DataVersion) {
 			all, v := n.K.Topics.All()
@@ -149,6 +149,9 @@ func TestForward(t *testing.T) {
 	var out command.QueryAssignmentResponse
 	require.NoError(t, command.DecodeBody(r.Body, &out))
 	require.Equal(t, owner.name, out.Plan.Broker, r.Remark)
+	for _, q := range out.Plan.Queues {
+		require.Equal(t, "zone of "+q.BrokerName, q.Zone)
+	}
 
 	// Who is asked by a broker answers, whoever the owner is.
 	out = other.forwarded("")

@@ -131,7 +131,7 @@ func (s *routes) own(topic string) (*route, error) {
 	r := &route{brokers: []host{{cfg.BrokerName, cfg.Advertise.String()}}}
 	if t.Config.Perm&cfg.Permission&kernel.PermRead != 0 {
 		for id := range t.Config.ReadQueueNums {
-			r.queues = append(r.queues, allocate.Queue{Topic: topic, Broker: cfg.BrokerName, ID: id})
+			r.queues = append(r.queues, allocate.Queue{Topic: topic, Broker: cfg.BrokerName, ID: id, Zone: cfg.Zone})
 		}
 	}
 	return r, nil

@@ -46,6 +46,8 @@ type Identity struct {
 	Advertise netip.AddrPort
 	// Permission is brokerPermission: 4 read, 2 write.
 	Permission int32
+	// Zone is where the broker is; empty: unknown.
+	Zone string
 	// Region is MSG_REGION, TraceOn is TRACE_ON.
 	Region  string
 	TraceOn bool

@@ -190,7 +190,7 @@ func (k *keeper) call(ctx context.Context, code int32, fill func(*command.Writer
 func (k *keeper) register(ctx context.Context) error {
 	p := &k.r.p
 	id := p.Identity()
-	head := command.RegisterBrokerRequest{BrokerID: brokerID(id), HAServerAddr: id.HAAddr, EnableActingMaster: id.EnableActingMaster}
+	head := command.RegisterBrokerRequest{BrokerID: brokerID(id), HAServerAddr: id.HAAddr, ZoneName: id.Zone, EnableActingMaster: id.EnableActingMaster}
 	topics, version := p.Source()
 	body, err := encode(&head, topics, version, p.Permission)
 	if err != nil {
