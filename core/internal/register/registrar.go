@@ -23,7 +23,7 @@ type Identity struct {
 	ID            int64  // 0: master
 	Addr          string // host:port that clients connect to
 	HAAddr        string // host:port that replicas connect to
-	Zone   string // empty: none
+	Zone          string // empty: none
 	// EnableActingMaster lets the slave with the lowest id stand in for a lost
 	// master.
 	EnableActingMaster bool
