@@ -531,7 +531,7 @@ func testCut(t *testing.T, w *world) {
 	w.send(enginetest.Message{Topic: "gone", Body: "goes"})
 	s, ctx := w.e.Script, t.Context()
 	require.NoError(t, s.Lose(ctx, "192.0.2.1:10911", true))
-	require.NoError(t, w.e.Store.Capabilities().RawLog.Truncate(ctx, cut))
+	require.NoError(t, s.Cut(ctx, cut))
 	require.NoError(t, s.Win(ctx, false))
 	require.Equal(t, before, catalog(w.e))
 	require.Equal(t, []string{"stays"}, w.read("T", 0))

@@ -16,11 +16,13 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
+	"github.com/hardpointmq/hardpoint/core/replication/replicationtest"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
 	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 	"github.com/hardpointmq/hardpoint/internal/wiretest"
 	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
+	"github.com/hardpointmq/hardpoint/sdk/wire/replicationwire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
 )
 
@@ -37,10 +39,14 @@ var replicators = []struct {
 	config   plugin.Raw
 	sync     bool // an acknowledged message survives power loss
 	scripted bool
+	wire     bool // on the other side of a border
 }{
-	{"solo_async", solo.NewFactory(), nil, false, false},
-	{"solo_sync", solo.NewFactory(), plugin.Raw(`{"flushDiskType": "SYNC_FLUSH"}`), true, false},
-	{"scripted", nil, nil, false, true},
+	{name: "solo_async", factory: solo.NewFactory()},
+	{name: "solo_sync", factory: solo.NewFactory(), config: plugin.Raw(`{"flushDiskType": "SYNC_FLUSH"}`), sync: true},
+	{name: "scripted", scripted: true},
+	{name: "solo_async_wire", factory: solo.NewFactory(), wire: true},
+	{name: "solo_sync_wire", factory: solo.NewFactory(), config: plugin.Raw(`{"flushDiskType": "SYNC_FLUSH"}`), sync: true, wire: true},
+	{name: "scripted_wire", scripted: true, wire: true},
 }
 
 func TestEngine(t *testing.T) {
@@ -56,7 +62,11 @@ func TestEngine(t *testing.T) {
 								}
 								t.Run(c.name, func(t *testing.T) {
 									w := &world{t: t, medium: kind.fresh(), remote: form == "wire", config: kind.config}
-									w.start(enginetest.Options{Replication: r.factory, ReplicationConfig: r.config})
+									f := r.factory
+									if r.wire {
+										f = w.wired(f)
+									}
+									w.start(enginetest.Options{Replication: f, ReplicationConfig: r.config})
 									c.run(t, w)
 									require.False(t, w.e.HasLog("level=ERROR"), w.e.Log)
 								})
@@ -78,6 +88,8 @@ type world struct {
 	e      *enginetest.Engine
 	c      *enginetest.Client
 	dead   *atomic.Bool
+	// script drives the scripted replicator behind a border.
+	script *replicationtest.Scripted
 
 	mu        sync.Mutex
 	published message.Position
@@ -112,7 +124,20 @@ func (w *world) start(o enginetest.Options) {
 	w.group("reader")
 }
 
-func (w *world) use(e *enginetest.Engine) { w.e, w.c = e, e.Connect(w.t) }
+func (w *world) use(e *enginetest.Engine) {
+	w.e, w.c = e, e.Connect(w.t)
+	if w.script != nil {
+		e.Script = w.script
+	}
+}
+
+// wired puts a replicator, or the scripted one, behind a border.
+func (w *world) wired(f replication.Factory) replication.Factory {
+	if f == nil {
+		f = replicationtest.ScriptedFactory(func(s *replicationtest.Scripted) { w.script = s })
+	}
+	return replicationwire.NewFactory(f.Name(), wiretest.New(w.t, replicationwire.NewServer(nil, f)))
+}
 
 func (w *world) newStore(p storage.Params) storage.Store {
 	w.t.Helper()

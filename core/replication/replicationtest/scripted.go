@@ -468,6 +468,17 @@ func (s *Scripted) Follow(ctx context.Context, p *replication.Pending) error {
 	return s.raw.Publish(ctx, p.End)
 }
 
+// Cut cuts the log at a record edge while this node follows: its leader's log ends
+// there.
+func (s *Scripted) Cut(ctx context.Context, at message.Position) error {
+	if r := s.Role(); r.Kind != replication.RoleFollower {
+		return fmt.Errorf("this node is %v, only the log of followers is cut", r.Kind)
+	}
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	return s.raw.Truncate(ctx, at)
+}
+
 // Held counts the Pendings that wait.
 func (s *Scripted) Held() int {
 	s.mu.Lock()
