@@ -21,6 +21,7 @@ import (
 type Pair struct {
 	conn   *grpc.ClientConn
 	server *grpc.Server
+	served []wire.Served
 	gone   chan struct{}
 	once   sync.Once
 }
@@ -29,24 +30,90 @@ type Pair struct {
 // say about it is not looked at: tests may have broken them.
 func New(tb testing.TB, served ...wire.Served) *Pair {
 	tb.Helper()
+	p, err := open(served)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { p.close(context.WithoutCancel(tb.Context())) })
+	return p
+}
+
+func open(served []wire.Served) (*Pair, error) {
 	ln := bufconn.Listen(1 << 16)
-	p := &Pair{server: grpc.NewServer(grpc.MaxRecvMsgSize(wire.MaxControl)), gone: make(chan struct{})}
+	p := &Pair{server: grpc.NewServer(grpc.MaxRecvMsgSize(wire.MaxControl)), served: served, gone: make(chan struct{})}
 	wire.Register(p.server, served...)
 	go func() { _ = p.server.Serve(ln) }()
 	conn, err := grpc.NewClient("passthrough:plugin",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		tb.Fatal(err)
-	}
 	p.conn = conn
+	return p, err
+}
+
+func (p *Pair) close(ctx context.Context) {
+	for _, s := range p.served {
+		_ = s.Close(ctx)
+	}
+	p.Kill()
+}
+
+// Launcher starts Pairs, the next one when the last was killed.
+type Launcher struct {
+	serve func() []wire.Served
+
+	mu   sync.Mutex
+	all  []*Pair
+	fail error
+}
+
+// NewLauncher makes a Launcher of processes that serve what serve gives; they are
+// closed when the test ends.
+func NewLauncher(tb testing.TB, serve func() []wire.Served) *Launcher {
+	l := &Launcher{serve: serve}
 	tb.Cleanup(func() {
-		for _, s := range served {
-			_ = s.Close(context.WithoutCancel(tb.Context()))
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, p := range l.all {
+			p.close(context.WithoutCancel(tb.Context()))
 		}
-		p.Kill()
 	})
-	return p
+	return l
+}
+
+// Refuse makes Acquire fail when there is no process; nil ends that.
+func (l *Launcher) Refuse(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail = err
+}
+
+// Kill kills the process that was started last.
+func (l *Launcher) Kill() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all[len(l.all)-1].Kill()
+}
+
+// Acquire implements wire.Launcher.
+func (l *Launcher) Acquire(context.Context, *slog.Logger) (wire.Process, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.all); n > 0 {
+		select {
+		case <-l.all[n-1].gone:
+		default:
+			return l.all[n-1], nil
+		}
+	}
+	if l.fail != nil {
+		return nil, l.fail
+	}
+	p, err := open(l.serve())
+	if err != nil {
+		return nil, err
+	}
+	l.all = append(l.all, p)
+	return p, nil
 }
 
 // Kill cuts the control connection.

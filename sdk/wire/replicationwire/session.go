@@ -300,7 +300,7 @@ func (s *session) cause() error {
 	if errors.Is(s.why, data.ErrFrame) {
 		return s.why
 	}
-	return s.proc.Cause() // with exit status and last output
+	return fmt.Errorf("replication plugin %q: %w", s.r.h.name, s.proc.Cause()) // with exit status and last output
 }
 
 // quiet waits until no call is under way.
