@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -178,7 +179,8 @@ func (p *memberProcess) kill() {
 	_ = p.cmd.Wait()
 }
 
-// eachStore runs f against a broker of every durable store.
+// eachStore runs f against a broker of every durable store, and against one whose
+// transport is a process.
 func eachStore(t *testing.T, f func(t *testing.T, n *harness.Node)) {
 	t.Helper()
 	for _, s := range harness.Durable() {
@@ -187,7 +189,14 @@ func eachStore(t *testing.T, f func(t *testing.T, n *harness.Node)) {
 			f(t, harness.New(t, harness.Options{Store: s, Race: true, Set: settings}))
 		})
 	}
+	t.Run("transport-process", func(t *testing.T) {
+		t.Parallel()
+		f(t, harness.New(t, harness.Options{Race: true, Set: append(slices.Clone(settings), transportProcess)}))
+	})
 }
+
+// transportProcess makes the transport a process of its own.
+const transportProcess = "plugins.transport.remoting.process=true"
 
 // settings keep a broker's files small. Waiting in a queue is not what is tested
 // here, and two cores may be busy.

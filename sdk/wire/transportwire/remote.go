@@ -234,6 +234,10 @@ func (t *remote) Dial(ctx context.Context, address string, lim transport.Limits,
 		}
 		return nil, fail(err)
 	}
+	// Opened has returned, the plugin waited for it; what it wrote is seen by who
+	// takes the lock that it was followed by.
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return p, nil
 }
 
