@@ -48,6 +48,8 @@ type scaffold struct {
 	Version  string   // of Hardpoint
 	Replace  string   // Sources, for go.mod
 	Requires []string // of go.mod: what Hardpoint needs
+	Class    string   // of the plugin in Python
+	Python   string   // folder with the package of plugins in Python; empty: it is installed
 }
 
 var scaffoldKinds = []string{wire.Allocate, wire.Storage}
@@ -68,7 +70,7 @@ func (p *program) pluginNew() *cobra.Command {
 	c := &cobra.Command{
 		Use: "new KIND NAME", Short: "Make the folder of a plugin of one's own",
 		Long: "Makes a folder with a plugin that works, its conformance suite, a configuration and a README: a place to begin.\nKIND is allocate or storage, NAME the name by which configurations will choose it.\n\n" +
-			"A plugin in Go is built against Hardpoint's sources, which are looked for above the working directory and above\nthis program, unless --hardpoint names them.",
+			"A plugin in Go, and the suite of one in another language, is built against Hardpoint's sources, which are looked for\nabove the working directory and above this program, unless --hardpoint names them.",
 		Args: exactly("KIND", "NAME"),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
@@ -102,7 +104,9 @@ func scaffoldLangs() []string {
 	var langs []string
 	entries, _ := templates.ReadDir("templates")
 	for _, e := range entries {
-		langs = append(langs, e.Name())
+		if e.IsDir() {
+			langs = append(langs, e.Name())
+		}
 	}
 	return langs
 }
@@ -118,12 +122,19 @@ func (s *scaffold) make() ([]string, error) {
 			return nil, err
 		}
 	}
+	module := "" // the folder of the Go module, which has at least the suite
+	if s.Lang != "go" {
+		module = "suite/"
+	}
+	mod, err := s.fill("templates/go.mod.tmpl")
+	if err != nil {
+		return nil, err
+	}
+	files[module+"go.mod"] = mod
 	if s.Replace != "" {
-		sum, err := os.ReadFile(filepath.Join(s.Sources, "go.sum"))
-		if err != nil {
+		if files[module+"go.sum"], err = os.ReadFile(filepath.Join(s.Sources, "go.sum")); err != nil {
 			return nil, err
 		}
-		files["go.sum"] = sum
 	}
 	if old, err := os.ReadDir(s.Dir); err == nil && len(old) > 0 {
 		return nil, fmt.Errorf("the folder %s is not empty; choose another with --dir", s.Dir)
@@ -179,13 +190,15 @@ func (s *scaffold) complete() error {
 		s.Module = "example.com/" + s.Name
 	}
 	s.Env, s.Go = strings.ToUpper(s.Name), goVersion
-	if s.Lang != "go" {
-		return nil
+	for _, word := range strings.Split(s.Name, "_") {
+		if word != "" {
+			s.Class += strings.ToUpper(word[:1]) + word[1:]
+		}
 	}
 	return s.against()
 }
 
-// against finds what a plugin in Go is built against.
+// against finds what a plugin in Go, and the suite of any, is built against.
 func (s *scaffold) against() error {
 	if s.Sources == "" {
 		s.Sources = findSources()
@@ -208,6 +221,7 @@ func (s *scaffold) against() error {
 		return fmt.Errorf("--hardpoint: %s holds another module than %s", dir, modulePath)
 	}
 	s.Sources, s.Version, s.Replace, s.Requires = dir, "v0.0.0", filepath.ToSlash(dir), requires(string(text))
+	s.Python = s.Replace + "/sdk/python"
 	if strings.ContainsAny(s.Replace, " \t'") {
 		s.Replace = `"` + s.Replace + `"`
 	}
@@ -269,21 +283,24 @@ func (s *scaffold) render(folder string, files map[string][]byte) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		text, err := templates.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		t, err := template.New(name).Option("missingkey=error").Parse(string(text))
-		if err != nil {
-			return err
-		}
-		var b bytes.Buffer
-		if err := t.Execute(&b, s); err != nil {
-			return err
-		}
-		files[s.nameOf(strings.TrimPrefix(name, folder+"/"))] = b.Bytes()
-		return nil
+		files[s.nameOf(strings.TrimPrefix(name, folder+"/"))], err = s.fill(name)
+		return err
 	})
+}
+
+// fill fills one template.
+func (s *scaffold) fill(name string) ([]byte, error) {
+	text, err := templates.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	t, err := template.New(name).Option("missingkey=error").Parse(string(text))
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = t.Execute(&b, s)
+	return b.Bytes(), err
 }
 
 // nameOf is where the file of a template goes.
