@@ -16,6 +16,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/nameserver"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
+	"github.com/hardpointmq/hardpoint/sdk/external"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 )
 
@@ -93,7 +94,7 @@ func (p *program) configCheck() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				for _, err := range checkPlugins(c.Context(), l, withPrograms(plugins, &l.Config)) {
+				for _, err := range checkPlugins(c.Context(), l, withPrograms(plugins, &l.Config, external.Options{})) {
 					v.Errors = append(v.Errors, findingOf(err))
 				}
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage/storagebench"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
+	"github.com/hardpointmq/hardpoint/sdk/external"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 )
 
@@ -129,7 +130,7 @@ func (b *pluginBench) run(ctx context.Context, name string) ([]measured, error) 
 		}
 		b.cfg = &l.Config
 	}
-	programs := withPrograms(all, b.cfg)
+	programs := withPrograms(all, b.cfg, external.Options{})
 	k, err := b.kindOf(programs, name)
 	if err != nil {
 		return nil, err
@@ -170,7 +171,7 @@ func asProcess(k pluginKind, all *wiring.Plugins, name string) (*wiring.Plugins,
 	if err != nil {
 		return nil, err
 	}
-	return withProcesses(all, &config.Config{Processes: map[string]bool{k.name + "." + name: true}}, self), nil
+	return withProcesses(all, &config.Config{Processes: map[string]bool{k.name + "." + name: true}}, self, external.Options{}), nil
 }
 
 // benched are the kinds that can be measured without a broker.

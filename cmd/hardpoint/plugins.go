@@ -18,6 +18,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
+	"github.com/hardpointmq/hardpoint/sdk/external"
 	"github.com/hardpointmq/hardpoint/sdk/serve"
 )
 
@@ -38,15 +39,12 @@ func (p *program) pluginCommand() *cobra.Command {
 func (p *program) pluginServe() *cobra.Command {
 	return &cobra.Command{
 		Use: "serve KIND NAME", Short: "Serve a plugin to a broker that started this process",
-		Long: "Serves one of the plugins of this program to the process that started it. A broker starts it by itself with\n--storage-process or process: true in the plugin's configuration. KIND is " + servedKinds() + ".",
+		Long: "Serves one of the plugins of this program to the process that started it. A broker starts it by itself with\n--storage-process or process: true in the plugin's configuration. KIND is allocate, replication,\nstorage or transport.",
 		Args: exactly("KIND", "NAME"), ValidArgsFunction: completePlugin,
 		RunE: func(c *cobra.Command, args []string) error {
 			k, err := kindNamed(args[0])
 			if err != nil {
 				return err
-			}
-			if k.serve == nil {
-				return fmt.Errorf("plugins of kind %q are not served as a process; KIND is %s", args[0], servedKinds())
 			}
 			all, err := standard.Plugins()
 			if err != nil {
@@ -59,20 +57,6 @@ func (p *program) pluginServe() *cobra.Command {
 			return serve.Run(c.Context(), o)
 		},
 	}
-}
-
-// servedKinds are the kinds whose plugins can be processes, for a sentence.
-func servedKinds() string {
-	var names []string
-	for _, k := range pluginKinds() {
-		if k.serve != nil {
-			names = append(names, k.name)
-		}
-	}
-	if n := len(names); n > 1 {
-		return strings.Join(names[:n-1], ", ") + " or " + names[n-1]
-	}
-	return strings.Join(names, "")
 }
 
 // completePlugin completes KIND and NAME.
@@ -128,7 +112,7 @@ func (p *program) pluginList() *cobra.Command {
 					return err
 				}
 				cfg = &l.Config
-				all = withPrograms(all, cfg)
+				all = withPrograms(all, cfg, external.Options{})
 			}
 			list, fault := listPlugins(c.Context(), all, cfg)
 			if out.json() {
@@ -159,9 +143,9 @@ func listPlugins(ctx context.Context, all *wiring.Plugins, cfg *config.Config) (
 	list, faults := []pluginInfo{}, []error(nil)
 	for _, k := range pluginKinds() {
 		for _, name := range k.names(all) {
-			prog, external := cfg.Programs[k.name+"."+name]
+			prog, isProgram := cfg.Programs[k.name+"."+name]
 			var raw plugin.Raw
-			if external { // others are listed as they are without configuration
+			if isProgram { // others are listed as they are without configuration
 				var err error
 				if raw, err = cfg.PluginRaw(k.name, name); err != nil {
 					return nil, err
@@ -169,14 +153,14 @@ func listPlugins(ctx context.Context, all *wiring.Plugins, cfg *config.Config) (
 			}
 			d, err := k.describe(ctx, all, name, raw)
 			if err != nil {
-				if !external { // a program's error has its place
+				if !isProgram { // a program's error has its place
 					err = fmt.Errorf("%s plugin %s: %w", k.name, name, err)
 				}
 				faults = append(faults, cfg.PluginError(k.name, name, err))
 				continue
 			}
 			info := pluginInfo{Kind: k.name, Name: name, Form: formInProcess, Program: prog.Path, Version: d.Version, Contract: d.Contract, Facets: d.Facets, Needs: d.Needs}
-			if external || cfg.PluginProcess(k.name, name) {
+			if isProgram || cfg.PluginProcess(k.name, name) {
 				info.Form = formProcess
 			}
 			if info.Facets == nil {

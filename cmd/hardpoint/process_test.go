@@ -134,11 +134,12 @@ var forms = map[string]struct {
 	survives  bool
 	processes bool
 }{
-	"commitlog":                {[]string{"--storage", "commitlog"}, true, false},
-	"pebble":                   {[]string{"--storage", "pebble"}, true, false},
-	"pebble as process":        {[]string{"--storage", "pebble", "--storage-process"}, true, true},
-	"memory":                   {[]string{"--storage", "memory"}, false, false},
-	"memory, all as processes": {[]string{"--storage", "memory", "--storage-process", "--set", "plugins.transport.remoting.process=true"}, false, true},
+	"commitlog":         {[]string{"--storage", "commitlog"}, true, false},
+	"pebble":            {[]string{"--storage", "pebble"}, true, false},
+	"pebble as process": {[]string{"--storage", "pebble", "--storage-process"}, true, true},
+	"memory":            {[]string{"--storage", "memory"}, false, false},
+	"memory, all as processes": {[]string{"--storage", "memory", "--storage-process", "--set", "plugins.transport.remoting.process=true",
+		"--set", "plugins.replication.solo.process=true"}, false, true},
 }
 
 // TestStandalone starts, fills, verifies, kills, restarts and stops the real

@@ -287,6 +287,9 @@ func (c *Config) PluginError(kind, name string, err error) error {
 			key, longest = full, len(field)
 		}
 	}
+	if p := c.Programs[kind+"."+name]; p.Checksum != "" {
+		look(fieldChecksum, p.Key(fieldChecksum))
+	}
 	for field := range c.raw[kind+"."+name] {
 		look(field, field)
 	}
@@ -298,9 +301,4 @@ func (c *Config) PluginError(kind, name string, err error) error {
 		src = c.origin[k.Name]
 	}
 	return &PluginError{Key: key, Source: src, Err: err, hide: c.Plugins[kind][name]}
-}
-
-// ProgramError says where the fault was written that a field of a program has.
-func (c *Config) ProgramError(p Program, field string, err error) error {
-	return &PluginError{Key: p.Key(field), Source: c.origin[p.Key(field)], Err: err}
 }

@@ -58,6 +58,9 @@ func TestGuide(t *testing.T) {
 		default:
 			sections++
 			t.Run(strings.ReplaceAll(title, " ", "_"), func(t *testing.T) {
+				if strings.Contains(title, "Python") {
+					pythonFirst(t)
+				}
 				runShell(t, "../..", before+commands)
 			})
 		}
@@ -81,6 +84,33 @@ hardpoint standalone --config broker.yaml &
 until hardpoint bench consume --namesrv 127.0.0.1:9876 --topic Notes --verify | grep '1 message'; do sleep 0.2; done
 kill $! && wait $!
 `)
+}
+
+// TestNewPythonStore runs the suite on a store as `plugin new` makes it in Python,
+// which takes a minute.
+func TestNewPythonStore(t *testing.T) {
+	suite := "go vet ."
+	if harness.Long() {
+		suite = "go test ."
+	}
+	pythonFirst(t)
+	runShell(t, t.TempDir(), `
+hardpoint plugin new storage tables --lang python --hardpoint "$SOURCES"
+cd tables
+(cd suite && `+suite+`)
+hardpoint config check broker.yaml
+hardpoint standalone --config broker.yaml &
+until hardpoint bench produce --namesrv 127.0.0.1:9876 --topic Tables --count 1; do sleep 0.2; done
+kill $! && wait $!
+`)
+}
+
+// pythonFirst makes python3 in the PATH one that can run plugins.
+func pythonFirst(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Symlink(hosttest.Python(t, "grpc", "google.protobuf"), filepath.Join(dir, "python3")))
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
 // runShell runs commands as a reader would, with the ports of a broker replaced by
