@@ -41,6 +41,7 @@ func Durable() []Store {
 type Options struct {
 	Role    string   // standalone, broker or namesrv [standalone]
 	Store   Store    // [commitlog]
+	Broker  string   // name of the broker [broker-a]
 	Host    string   // address to listen on and to advertise [127.0.0.1]
 	Listen  string   // host to listen on, if another one than Host
 	Namesrv string   // name server of a broker that is not standalone
@@ -88,6 +89,9 @@ func Prepare(t testing.TB, o Options) *Node {
 	if o.Store.Name == "" {
 		o.Store.Name = "commitlog"
 	}
+	if o.Broker == "" {
+		o.Broker = "broker-a"
+	}
 	if o.Host == "" {
 		o.Host = "127.0.0.1"
 	}
@@ -116,7 +120,7 @@ func Prepare(t testing.TB, o Options) *Node {
 		fallthrough
 	case "broker":
 		n.args = append(n.args, "--data", o.Data, "--dev", "--listen", fmt.Sprintf("%s:%d", o.Listen, port),
-			"--advertise", n.Addr, "--storage", o.Store.Name, "--set", "vipChannel=false", "--set", "brokerName=broker-a")
+			"--advertise", n.Addr, "--storage", o.Store.Name, "--set", "vipChannel=false", "--set", "brokerName="+o.Broker)
 		if o.Role == "broker" {
 			n.args = append(n.args, "--namesrv-addr", o.Namesrv)
 		}
