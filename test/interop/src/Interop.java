@@ -80,6 +80,8 @@ public final class Interop {
             case "verify" -> verify(a[1], a[2], true, true, manifests(a, 3));
             case "verify-acked" -> verify(a[1], a[2], false, true, manifests(a, 3));
             case "verify-without-keys" -> verify(a[1], a[2], false, false, manifests(a, 3));
+            case "strategies" -> Assignment.strategies(Path.of(a[1]));
+            case "shared" -> Assignment.shared(a[1], a[2]);
             default -> throw new IllegalArgumentException("unknown command " + a[0]);
         }
     }
