@@ -14,6 +14,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/hardpointmq/hardpoint/core/allocate"
 	"github.com/hardpointmq/hardpoint/core/allocate/allocatetest"
@@ -24,6 +28,9 @@ import (
 	"github.com/hardpointmq/hardpoint/internal/hosttest"
 	"github.com/hardpointmq/hardpoint/sdk/external"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire/allocatepb"
+	"github.com/hardpointmq/hardpoint/sdk/wire/pluginpb"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
 const odd = "testdata/odd.py"
@@ -298,4 +305,43 @@ print(json.dumps({k: v.code for k, v in vars(errors).items() if isinstance(v, ty
 		want[m[2]] = code
 	}
 	require.Equal(t, want, got)
+}
+
+// TestMessagesAreCurrent: the generated code is that of the protos, as the Go code
+// has them.
+func TestMessagesAreCurrent(t *testing.T) {
+	c := program(t, allocator)
+	cmd := exec.CommandContext(t.Context(), c.Path, "-c", `
+import json, base64
+from hardpoint.plugin.v1 import plugin_pb2
+from hardpoint.allocate.v1 import allocate_pb2
+from hardpoint.storage.v1 import storage_pb2, stream_pb2
+all = [m.DESCRIPTOR for m in (plugin_pb2, allocate_pb2, storage_pb2, stream_pb2)]
+print(json.dumps({d.name: base64.b64encode(d.serialized_pb).decode() for d in all}))`)
+	cmd.Env = append(os.Environ(), c.Env...)
+	b, err := cmd.Output()
+	require.NoError(t, err)
+	var got map[string][]byte
+	require.NoError(t, json.Unmarshal(b, &got))
+	for _, f := range []protoreflect.FileDescriptor{
+		pluginpb.File_hardpoint_plugin_v1_plugin_proto, allocatepb.File_hardpoint_allocate_v1_allocate_proto,
+		storagepb.File_hardpoint_storage_v1_storage_proto, storagepb.File_hardpoint_storage_v1_stream_proto,
+	} {
+		var has descriptorpb.FileDescriptorProto
+		require.NoError(t, proto.Unmarshal(got[f.Path()], &has))
+		want := protodesc.ToFileDescriptorProto(f)
+		plainNames(want.GetMessageType())
+		plainNames(has.GetMessageType())
+		require.True(t, proto.Equal(want, &has), "%s changed: run sdk/wire/generate.sh", f.Path())
+	}
+}
+
+// plainNames takes away the names in JSON, which not every generator keeps.
+func plainNames(messages []*descriptorpb.DescriptorProto) {
+	for _, m := range messages {
+		for _, f := range m.GetField() {
+			f.JsonName = nil
+		}
+		plainNames(m.GetNestedType())
+	}
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -105,6 +106,9 @@ func ToFailure(err error) *pluginpb.Failure {
 		return nil
 	}
 	f := &pluginpb.Failure{Text: valid(err.Error()), Origin: OriginOf(err)}
+	if f.Text == "" { // a Failure without any field is no bytes, which is no error
+		f.Text = fmt.Sprintf("an error without a text (%T)", err)
+	}
 	for _, s := range sentinels() {
 		if errors.Is(err, s.err) {
 			f.Codes = append(f.Codes, s.code)

@@ -101,6 +101,7 @@ func TestErrorsKeepTheirIdentity(t *testing.T) {
 	require.EqualError(t, plain, "no such device")
 	require.Nil(t, ToFailure(nil))
 	require.NoError(t, FromFailure(nil))
+	require.EqualError(t, cross(t, errors.New("")), "an error without a text (*errors.errorString)")
 	require.EqualError(t, cross(t, errors.New("not UTF-8: \xff")), "not UTF-8: \ufffd")
 	// A code of a newer plugin is text.
 	require.EqualError(t, FromFailure(&pluginpb.Failure{Text: "new", Codes: []uint32{9999}}), "new")

@@ -240,6 +240,8 @@ class LogStore:
             m = _PB.Append.FromString(value[8:])
             self._pending.append(_Pending(m.at, _I64.unpack_from(value)[0], _units(m.units), _keys(m.keys), False))
         self.kv.sync()
+        if self._lock_file:
+            _sync_directory(self.kv.dir)  # the backend's new files are in it
         self._durable = self._tail
         if not self._explicit and self._published < self._tail:
             self._publish(self._tail)
@@ -735,6 +737,14 @@ class LogStore:
             if position < end:
                 gap(position + self._segment - position % self._segment)
         return _PB.Chunk(next=end, records=bytes(out))
+
+
+def _sync_directory(path):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _below(p, at):

@@ -19,8 +19,8 @@ COOKIE = "HARDPOINT_PLUGIN"
 COOKIE_VALUE = "3f1b7c52-hardpoint"
 CONTROL = "HARDPOINT_PLUGIN_CONTROL"
 
-# A stream holds its thread for as long as it lives.
-_THREADS = 64
+# Started when they are needed. The stream of a store holds one as long as it lives.
+_THREADS = 256
 _GRACE = 1.0  # seconds that calls under way get at the end
 
 _BY_HAND = (

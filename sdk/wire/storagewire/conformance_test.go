@@ -40,6 +40,9 @@ func TestConformance(t *testing.T) {
 }
 
 func BenchmarkStore(b *testing.B) {
-	p := newPair(b, memory.NewFactory())
-	storagetest.Benchmark(b, storagetest.Harness{Factory: storagewire.NewFactory(memory.Name, p)})
+	for name, newPair := range map[string]maker{"sockets": newPair, "stream": newStreamPair} {
+		b.Run(name, func(b *testing.B) {
+			storagetest.Benchmark(b, storagetest.Harness{Factory: storagewire.NewFactory(memory.Name, newPair(b, memory.NewFactory()))})
+		})
+	}
 }

@@ -3,12 +3,11 @@ package storagewire
 import (
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/pluginpb"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -325,13 +324,10 @@ func putAnswer(b []byte, r *storagepb.DataResponse, a *asked) ([]byte, error) {
 	return append(b, tail...), nil
 }
 
-// putFailure appends a Failure that is one for the reader of the frame, too.
-func putFailure(b []byte, f proto.Message) []byte {
-	n := len(b)
-	if b = putProto(b, f); len(b) == n {
-		b = putProto(b, wire.ToFailure(fmt.Errorf("%w: a failure without a text", data.ErrFrame)))
-	}
-	return b
+// putFailure appends a Failure that is one for the reader of the frame, too: it
+// has a text.
+func putFailure(b []byte, f *pluginpb.Failure) []byte {
+	return putProto(b, wire.ToFailure(wire.FromFailure(f)))
 }
 
 // toEvent makes a message of a frame; call is the one that it belongs to, or 0.
@@ -366,7 +362,7 @@ func putEventOf(b []byte, x *storagepb.Event) ([]byte, error) {
 		e.kind, e.at = eventExpired, message.Position(w.Expired)
 	case *storagepb.Event_Failed:
 		if e.kind, e.err = eventFailed, wire.FromFailure(w.Failed); e.err == nil {
-			e.err = fmt.Errorf("%w: a failure without a text", data.ErrFrame)
+			return nil, fmt.Errorf("%w: a failure that is none", data.ErrFrame)
 		}
 	default:
 		return nil, fmt.Errorf("%w: an event of the type %T", data.ErrFrame, w)

@@ -13,7 +13,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n hardpoint/plugin/v1/plugin.proto\x12\x13hardpoint.plugin.v1\"U\n\x07\x46\x61ilure\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\r\n\x05\x63odes\x18\x02 \x03(\r\x12-\n\x07\x63orrupt\x18\x03 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Corrupt\"F\n\x07\x43orrupt\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\r\n\x05\x63\x61use\x18\x04 \x01(\t\"\r\n\x0bListRequest\"<\n\x0cListResponse\x12,\n\x07plugins\x18\x01 \x03(\x0b\x32\x1b.hardpoint.plugin.v1.Served\"$\n\x06Served\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"=\n\x0f\x44\x65scribeRequest\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x03 \x01(\x0c\"x\n\x10\x44\x65scribeResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\x12\x35\n\x0b\x64\x65scription\x18\x02 \x01(\x0b\x32 .hardpoint.plugin.v1.Description\"\x96\x01\n\x0b\x44\x65scription\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08\x63ontract\x18\x03 \x01(\t\x12\x0e\n\x06\x66\x61\x63\x65ts\x18\x04 \x03(\t\x12\r\n\x05needs\x18\x05 \x03(\t\x12\x16\n\x0elargest_record\x18\x06 \x01(\x03\x12\x0e\n\x06schema\x18\x07 \x01(\x0c\x12\x0f\n\x07publish\x18\x08 \x01(\t\"8\n\x08Settings\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03\x64ir\x18\x02 \x01(\t\x12\x11\n\tlog_level\x18\x03 \x01(\x05\x32\xae\x01\n\x06Plugin\x12K\n\x04List\x12 .hardpoint.plugin.v1.ListRequest\x1a!.hardpoint.plugin.v1.ListResponse\x12W\n\x08\x44\x65scribe\x12$.hardpoint.plugin.v1.DescribeRequest\x1a%.hardpoint.plugin.v1.DescribeResponseB=Z;github.com/hardpointmq/hardpoint/sdk/wire/pluginpb;pluginpbb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n hardpoint/plugin/v1/plugin.proto\x12\x13hardpoint.plugin.v1\"e\n\x07\x46\x61ilure\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\r\n\x05\x63odes\x18\x02 \x03(\r\x12-\n\x07\x63orrupt\x18\x03 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Corrupt\x12\x0e\n\x06origin\x18\x04 \x01(\x04\"F\n\x07\x43orrupt\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\r\n\x05\x63\x61use\x18\x04 \x01(\t\"\r\n\x0bListRequest\"<\n\x0cListResponse\x12,\n\x07plugins\x18\x01 \x03(\x0b\x32\x1b.hardpoint.plugin.v1.Served\"$\n\x06Served\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"=\n\x0f\x44\x65scribeRequest\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x03 \x01(\x0c\"x\n\x10\x44\x65scribeResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\x12\x35\n\x0b\x64\x65scription\x18\x02 \x01(\x0b\x32 .hardpoint.plugin.v1.Description\"\x96\x01\n\x0b\x44\x65scription\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08\x63ontract\x18\x03 \x01(\t\x12\x0e\n\x06\x66\x61\x63\x65ts\x18\x04 \x03(\t\x12\r\n\x05needs\x18\x05 \x03(\t\x12\x16\n\x0elargest_record\x18\x06 \x01(\x03\x12\x0e\n\x06schema\x18\x07 \x01(\x0c\x12\x0f\n\x07publish\x18\x08 \x01(\t\"8\n\x08Settings\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03\x64ir\x18\x02 \x01(\t\x12\x11\n\tlog_level\x18\x03 \x01(\x05\x32\xae\x01\n\x06Plugin\x12K\n\x04List\x12 .hardpoint.plugin.v1.ListRequest\x1a!.hardpoint.plugin.v1.ListResponse\x12W\n\x08\x44\x65scribe\x12$.hardpoint.plugin.v1.DescribeRequest\x1a%.hardpoint.plugin.v1.DescribeResponseB=Z;github.com/hardpointmq/hardpoint/sdk/wire/pluginpb;pluginpbb\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hardpoint.plugin.v1.plugin_pb2', globals())
@@ -22,23 +22,23 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   DESCRIPTOR._serialized_options = b'Z;github.com/hardpointmq/hardpoint/sdk/wire/pluginpb;pluginpb'
   _FAILURE._serialized_start=57
-  _FAILURE._serialized_end=142
-  _CORRUPT._serialized_start=144
-  _CORRUPT._serialized_end=214
-  _LISTREQUEST._serialized_start=216
-  _LISTREQUEST._serialized_end=229
-  _LISTRESPONSE._serialized_start=231
-  _LISTRESPONSE._serialized_end=291
-  _SERVED._serialized_start=293
-  _SERVED._serialized_end=329
-  _DESCRIBEREQUEST._serialized_start=331
-  _DESCRIBEREQUEST._serialized_end=392
-  _DESCRIBERESPONSE._serialized_start=394
-  _DESCRIBERESPONSE._serialized_end=514
-  _DESCRIPTION._serialized_start=517
-  _DESCRIPTION._serialized_end=667
-  _SETTINGS._serialized_start=669
-  _SETTINGS._serialized_end=725
-  _PLUGIN._serialized_start=728
-  _PLUGIN._serialized_end=902
+  _FAILURE._serialized_end=158
+  _CORRUPT._serialized_start=160
+  _CORRUPT._serialized_end=230
+  _LISTREQUEST._serialized_start=232
+  _LISTREQUEST._serialized_end=245
+  _LISTRESPONSE._serialized_start=247
+  _LISTRESPONSE._serialized_end=307
+  _SERVED._serialized_start=309
+  _SERVED._serialized_end=345
+  _DESCRIBEREQUEST._serialized_start=347
+  _DESCRIBEREQUEST._serialized_end=408
+  _DESCRIBERESPONSE._serialized_start=410
+  _DESCRIBERESPONSE._serialized_end=530
+  _DESCRIPTION._serialized_start=533
+  _DESCRIPTION._serialized_end=683
+  _SETTINGS._serialized_start=685
+  _SETTINGS._serialized_end=741
+  _PLUGIN._serialized_start=744
+  _PLUGIN._serialized_end=918
 # @@protoc_insertion_point(module_scope)
