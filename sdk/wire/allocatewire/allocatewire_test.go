@@ -194,6 +194,7 @@ type fleet struct {
 	cur     *vessel
 	all     []*vessel
 	refuses error
+	slow    func(ctx context.Context) // called once by the next launch
 }
 
 type vessel struct {
@@ -205,9 +206,15 @@ type vessel struct {
 func (v *vessel) Retired() <-chan struct{} { return v.retired }
 func (v *vessel) Release(bool)             { v.users.Done() }
 
-func (f *fleet) Acquire(context.Context, *slog.Logger) (wire.Process, error) {
+func (f *fleet) Acquire(ctx context.Context, _ *slog.Logger) (wire.Process, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if slow := f.slow; slow != nil {
+		f.slow = nil
+		f.mu.Unlock()
+		slow(ctx)
+		f.mu.Lock()
+	}
 	if f.refuses != nil {
 		return nil, f.refuses
 	}
@@ -224,6 +231,24 @@ func (f *fleet) Acquire(context.Context, *slog.Logger) (wire.Process, error) {
 	}
 	f.cur.users.Add(1)
 	return f.cur, nil
+}
+
+func (f *fleet) refuse(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refuses = err
+}
+
+func (f *fleet) last() *vessel {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all[len(f.all)-1]
+}
+
+func (f *fleet) launched() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.all)
 }
 
 // retire puts another process in the place of the one under way.
@@ -243,7 +268,7 @@ func TestProcessDies(t *testing.T) {
 	e := &echo{answer: func(_ context.Context, r *allocate.Request) (allocate.Assignment, error) {
 		n++
 		if n == 1 {
-			f.all[0].Kill()
+			f.last().Kill()
 		}
 		return allocate.Assignment{Owner: make([]int, len(r.Queues))}, nil
 	}}
@@ -253,23 +278,26 @@ func TestProcessDies(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{0, 0}, got.Owner)
 	require.Equal(t, 2, n)
-	require.Len(t, f.all, 2)
-	f.all[1].Kill() // without a call under way
+	require.Equal(t, 2, f.launched())
+	f.last().Kill() // without a call under way
 	_, err = a.Allocate(t.Context(), allocatetest.Make(2, 1))
 	require.NoError(t, err)
-	require.Len(t, f.all, 3)
+	require.Equal(t, 3, f.launched())
 	for _, v := range f.all[:2] {
 		v.users.Wait() // given back
 	}
 
+	n = 0
 	e.answer = func(context.Context, *allocate.Request) (allocate.Assignment, error) {
-		f.all[len(f.all)-1].Kill()
+		n++
+		f.last().Kill()
 		return allocate.Assignment{}, nil
 	}
 	_, err = a.Allocate(t.Context(), allocatetest.Make(2, 1))
 	require.ErrorIs(t, err, plugin.ErrUnavailable)
-	require.Len(t, f.all, 4, "made again once, not more")
-	f.refuses = errors.Join(errors.New("no fuel"), plugin.ErrUnavailable)
+	require.Equal(t, 2, n, "made again once, not more")
+	f.refuse(errors.Join(errors.New("no fuel"), plugin.ErrUnavailable))
+	f.last().Kill()
 	_, err = a.Allocate(t.Context(), allocatetest.Make(2, 1))
 	require.ErrorIs(t, err, plugin.ErrUnavailable)
 	require.ErrorContains(t, err, "no fuel")
@@ -302,12 +330,45 @@ func TestProcessIsReplaced(t *testing.T) {
 	require.Equal(t, "7", allocate.Version(a))
 	_, err := a.Allocate(t.Context(), allocatetest.Make(2, 1))
 	require.NoError(t, err)
-	require.Len(t, f.all, 2)
+	require.Equal(t, 2, f.launched())
 	close(goOn)
 	wg.Wait()
 	old.users.Wait()
 	require.Equal(t, 1, e.closed, "the old instance is closed")
 	f.retire().users.Wait()
+}
+
+// TestSlowStart: a call does not wait longer than it may for a process, but what
+// it began is there for the next one; the error says why there is none.
+func TestSlowStart(t *testing.T) {
+	e := &echo{answer: func(_ context.Context, r *allocate.Request) (allocate.Assignment, error) {
+		return allocate.Assignment{Owner: make([]int, len(r.Queues))}, nil
+	}}
+	f := &fleet{tb: t, serve: func() wire.Served { return allocatewire.NewServer(nil, e.factory(nil)) }}
+	a := build(t, "echo", f)
+	began, goOn := make(chan struct{}), make(chan struct{})
+	f.mu.Lock()
+	f.slow = func(ctx context.Context) {
+		_, bounded := ctx.Deadline()
+		if bounded {
+			t.Error("the start ends with the call")
+		}
+		close(began)
+		<-goOn
+	}
+	f.mu.Unlock()
+	f.last().Kill()
+	<-began
+	ctx, cancel := context.WithTimeout(t.Context(), 1)
+	defer cancel()
+	_, err := a.Allocate(ctx, allocatetest.Make(2, 1))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, plugin.ErrUnavailable)
+	require.ErrorContains(t, err, `plugin "echo" is being started`)
+	close(goOn)
+	_, err = a.Allocate(t.Context(), allocatetest.Make(2, 1))
+	require.NoError(t, err)
+	require.Equal(t, 2, f.launched())
 }
 
 // TestVersionWithoutACall: the allocator moves by itself, and tells the version of
@@ -326,7 +387,7 @@ func TestVersionWithoutACall(t *testing.T) {
 	version = "8"
 	f.retire().users.Wait()
 	require.Equal(t, "8", allocate.Version(a))
-	require.Len(t, f.all, 2)
+	require.Equal(t, 2, f.launched())
 }
 
 // liar is a process whose answers are no assignments.

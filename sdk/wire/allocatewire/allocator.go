@@ -26,12 +26,11 @@ func NewFactory(name string, l wire.Launcher) allocate.Factory {
 			return wire.Describe(ctx, l, nil, wire.Allocate, name, allocate.Contract, raw)
 		},
 		func(ctx context.Context, p allocate.Params, raw plugin.Raw) (allocate.Allocator, error) {
-			a := &allocator{name: name, launcher: l, settings: p.WithDefaults(), raw: raw, opening: make(chan struct{}, 1)}
+			a := &allocator{name: name, launcher: l, settings: p.WithDefaults(), raw: raw}
 			a.life, a.stop = context.WithCancel(context.WithoutCancel(ctx))
 			s, err := a.session(ctx) // now, so that a constructor that fails does so here
 			if err != nil {
-				a.stop()
-				return nil, err
+				return nil, errors.Join(err, a.Close())
 			}
 			a.release(s)
 			return a, nil
@@ -49,15 +48,24 @@ type allocator struct {
 	launcher wire.Launcher
 	settings plugin.Settings
 	raw      plugin.Raw
-	opening  chan struct{} // holds an element while a session is opened
-	sessions sync.WaitGroup
 	life     context.Context // until Close
 	stop     context.CancelFunc
+	tasks    sync.WaitGroup // sessions and openings
 
 	mu      sync.Mutex
 	closed  bool
 	cur     *session
+	opening *opening
 	version string // of the newest process
+	lost    error  // why the last process was of no use
+}
+
+// opening of a session is nobody's call: one that does not wait for it does not
+// end it, because the next one needs it as well, and a program may take longer to
+// start than any call may.
+type opening struct {
+	done chan struct{} // closed when there is a session, or err
+	err  error
 }
 
 // session is an instance in one process.
@@ -88,7 +96,7 @@ func (a *allocator) Close() error {
 	if s != nil {
 		a.leave(s)
 	}
-	a.sessions.Wait()
+	a.tasks.Wait()
 	return nil
 }
 
@@ -129,6 +137,9 @@ func (a *allocator) Allocate(ctx context.Context, r *allocate.Request) (allocate
 		a.leave(s)
 		err = a.cause(ctx, s.proc, rpc, err)
 		a.release(s)
+		a.mu.Lock()
+		a.lost = err
+		a.mu.Unlock()
 		if again || ctx.Err() != nil {
 			return allocate.Assignment{}, err
 		}
@@ -156,68 +167,94 @@ func (a *allocator) cause(ctx context.Context, proc wire.Process, rpc, err error
 	return err
 }
 
-// use gives the session under way to a call, nil when there is none.
-func (a *allocator) use() (*session, error) {
+// session gives a session to a call, which releases it. When there is none, it
+// waits for one that is opened.
+func (a *allocator) session(ctx context.Context) (*session, error) {
+	for {
+		s, o, err := a.use()
+		if s != nil || err != nil {
+			return s, err
+		}
+		select {
+		case <-o.done:
+			if o.err != nil {
+				return nil, o.err
+			}
+		case <-ctx.Done():
+			a.mu.Lock()
+			lost := a.lost
+			a.mu.Unlock()
+			err := fmt.Errorf("%w: the process of allocate plugin %q is being started: %w", plugin.ErrUnavailable, a.name, ctx.Err())
+			if lost != nil {
+				err = fmt.Errorf("%w; the last one: %w", err, lost)
+			}
+			return nil, err
+		}
+	}
+}
+
+// use gives the session under way to a call, or the opening of one.
+func (a *allocator) use() (*session, *opening, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
-		return nil, errClosed
+		return nil, nil, errClosed
 	}
-	s := a.cur
-	if s == nil {
-		return nil, nil
+	if s := a.cur; s != nil {
+		select {
+		case <-s.proc.Gone():
+		case <-s.proc.Retired():
+		default:
+			s.calls++
+			return s, nil, nil
+		}
+		a.leaveLocked(s)
 	}
-	select {
-	case <-s.proc.Gone():
-	case <-s.proc.Retired():
-	default:
-		s.calls++
-		return s, nil
+	if a.opening == nil {
+		o := &opening{done: make(chan struct{})}
+		a.opening = o
+		a.tasks.Go(func() {
+			s, version, err := a.open()
+			a.opened(o, s, version, err)
+		})
 	}
-	a.leaveLocked(s)
-	return nil, nil
+	return nil, a.opening, nil
 }
 
-// session gives a session to a call, which releases it. It opens one when there
-// is none.
-func (a *allocator) session(ctx context.Context) (*session, error) {
-	if s, err := a.use(); s != nil || err != nil {
-		return s, err
-	}
-	select {
-	case a.opening <- struct{}{}:
-		defer func() { <-a.opening }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if s, err := a.use(); s != nil || err != nil { // another call has opened it
-		return s, err
-	}
-	proc, err := a.launcher.Acquire(ctx, a.settings.Logger)
-	if err != nil {
-		return nil, err
-	}
-	s, version, err := a.open(ctx, proc)
-	if err != nil {
-		proc.Release(true)
-		return nil, err
-	}
+// opened ends an opening.
+func (a *allocator) opened(o *opening, s *session, version string, err error) {
 	a.mu.Lock()
-	closed := a.closed
-	if !closed {
+	defer a.mu.Unlock()
+	a.opening, o.err = nil, err
+	switch {
+	case err != nil:
+		a.lost = err
+	case a.closed:
+		o.err = errClosed
+		a.tasks.Go(func() { a.end(s) })
+	default:
 		a.cur, a.version = s, version
-		a.sessions.Go(func() { a.watch(s) })
+		a.tasks.Go(func() { a.watch(s) })
 	}
-	a.mu.Unlock()
-	if closed {
-		a.end(s)
-		return nil, errClosed
-	}
-	return s, nil
+	close(o.done)
 }
 
-// open makes an instance in a process, and a call's use of it.
-func (a *allocator) open(ctx context.Context, proc wire.Process) (s *session, version string, err error) {
+// openTime bounds the making of an instance in a process that runs.
+const openTime = 30 * time.Second
+
+// open makes an instance in a process acquired for it.
+func (a *allocator) open() (s *session, version string, err error) {
+	proc, err := a.launcher.Acquire(a.life, a.settings.Logger)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() {
+		if err != nil {
+			proc.Release(true)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(a.life, openTime)
+	defer cancel()
 	d, err := wire.Describe(ctx, here{proc}, a.settings.Logger, wire.Allocate, a.name, allocate.Contract, a.raw)
 	if err != nil {
 		return nil, "", err
@@ -228,7 +265,7 @@ func (a *allocator) open(ctx context.Context, proc wire.Process) (s *session, ve
 	if err = wire.FromRPC(ctx, rpc, r.GetFailure()); err != nil {
 		return nil, "", fmt.Errorf("open allocate plugin %q: %w", a.name, a.cause(ctx, proc, rpc, err))
 	}
-	return &session{proc: proc, id: r.GetInstance(), calls: 1, left: make(chan struct{}), idle: make(chan struct{})}, d.Version, nil
+	return &session{proc: proc, id: r.GetInstance(), left: make(chan struct{}), idle: make(chan struct{})}, d.Version, nil
 }
 
 // here is a process as a launcher of itself.
@@ -244,6 +281,7 @@ func (here) Release(bool) {}
 func (a *allocator) watch(s *session) {
 	select {
 	case <-s.proc.Gone():
+		a.move(s)
 	case <-s.proc.Retired():
 		a.move(s)
 	case <-s.left:
@@ -253,16 +291,12 @@ func (a *allocator) watch(s *session) {
 	a.end(s)
 }
 
-// moveTime bounds the opening of an instance in a new process without a call.
-const moveTime = 30 * time.Second
-
-// move opens the instance in the process that took the place of another one. When
-// it fails, the next call tries again.
+// move opens the instance in the process that takes the place of one that is gone
+// or retired, so that the next call need not wait for it. When it fails, the next
+// call tries again.
 func (a *allocator) move(old *session) {
 	a.leave(old)
-	ctx, cancel := context.WithTimeout(a.life, moveTime)
-	defer cancel()
-	s, err := a.session(ctx)
+	s, err := a.session(a.life)
 	switch {
 	case err == nil:
 		a.release(s)
