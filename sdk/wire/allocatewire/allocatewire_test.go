@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -298,9 +300,11 @@ func TestProcessDies(t *testing.T) {
 	require.Equal(t, 2, n, "made again once, not more")
 	f.refuse(errors.Join(errors.New("no fuel"), plugin.ErrUnavailable))
 	f.last().Kill()
-	_, err = a.Allocate(t.Context(), allocatetest.Make(2, 1))
-	require.ErrorIs(t, err, plugin.ErrUnavailable)
-	require.ErrorContains(t, err, "no fuel")
+	require.Eventually(t, func() bool { // a launch may be under way
+		_, err = a.Allocate(t.Context(), allocatetest.Make(2, 1))
+		require.ErrorIs(t, err, plugin.ErrUnavailable)
+		return strings.Contains(err.Error(), "no fuel")
+	}, time.Minute, time.Millisecond)
 }
 
 // TestProcessIsReplaced: new calls go to the new process at once; the old one is
