@@ -41,7 +41,7 @@ func New(tb testing.TB, served ...wire.Served) *Pair {
 func open(served []wire.Served) (*Pair, error) {
 	ln := bufconn.Listen(1 << 16)
 	p := &Pair{server: grpc.NewServer(grpc.MaxRecvMsgSize(wire.MaxControl)), served: served, gone: make(chan struct{})}
-	wire.Register(p.server, served...)
+	wire.Register(p.server, nil, served...)
 	go func() { _ = p.server.Serve(ln) }()
 	conn, err := grpc.NewClient("passthrough:plugin",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) }),

@@ -74,7 +74,7 @@ func badPlugins() map[string]func() {
 		"no_plugin_service": func() { serveRaw(func(grpc.ServiceRegistrar) {}) },
 		"old_storage": func() {
 			serveRaw(func(r grpc.ServiceRegistrar) {
-				wire.Register(r, oldStorage{storagewire.NewServer(nil, memory.NewFactory())})
+				wire.Register(r, nil, oldStorage{storagewire.NewServer(nil, memory.NewFactory())})
 			})
 		},
 		"panics_later": func() {
@@ -84,7 +84,7 @@ func badPlugins() map[string]func() {
 		},
 		"garbage": func() {
 			serveRaw(func(r grpc.ServiceRegistrar) {
-				wire.Register(r, garbage{storagewire.NewServer(nil, memory.NewFactory())})
+				wire.Register(r, nil, garbage{storagewire.NewServer(nil, memory.NewFactory())})
 			})
 		},
 		"unhealthy":   func() { serveRaw(serveMemory, grpc.UnaryInterceptor(health(0))) },
@@ -95,7 +95,7 @@ func badPlugins() map[string]func() {
 }
 
 func serveMemory(r grpc.ServiceRegistrar) {
-	wire.Register(r, storagewire.NewServer(nil, memory.NewFactory()))
+	wire.Register(r, nil, storagewire.NewServer(nil, memory.NewFactory()))
 }
 
 // serveRaw is serve.Main for services of every sort.

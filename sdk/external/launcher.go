@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -54,6 +55,7 @@ type process struct {
 	retired chan struct{} // closed when another process took its place
 	watched chan struct{} // closed when its end is noted
 	once    sync.Once     // of end
+	mute    atomic.Bool   // it tells no metrics
 
 	// under launcher.mu
 	users  int

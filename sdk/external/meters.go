@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/pluginpb"
 )
 
@@ -48,6 +49,9 @@ func newMeters(l *launcher) *meters {
 		}
 		return residentBytes(p.run.cmd.Process.Pid)
 	}, label)
+	if c, ok := l.o.Meter.(plugin.Collector); ok {
+		c.Collect(l.collect, label)
+	}
 	return m
 }
 
@@ -76,7 +80,7 @@ func (m *meters) of(full string) *methodMeters {
 	rest, ours := strings.CutPrefix(full, "/hardpoint.")
 	kind, _, _ := strings.Cut(rest, ".")
 	_, method, found := strings.Cut(rest, "/")
-	if !ours || !found {
+	if !ours || !found || full == pluginpb.Plugin_Metrics_FullMethodName {
 		return nil
 	}
 	labels := []plugin.Label{{Name: "plugin", Value: m.name}, {Name: "kind", Value: kind}, {Name: "method", Value: method}}
@@ -180,4 +184,20 @@ func (o Options) withDefaults() Options {
 		o.Clock = plugin.SystemClock{}
 	}
 	return o
+}
+
+// collect gives what the process counts itself, nothing when there is none or it
+// does not answer in time.
+func (l *launcher) collect(ctx context.Context) []plugin.Sample {
+	l.mu.Lock()
+	p := l.cur
+	l.mu.Unlock()
+	if p == nil || !p.run.alive() || p.mute.Load() {
+		return nil
+	}
+	out, err := wire.Metrics(ctx, p.conn)
+	if status.Code(err) == codes.Unimplemented {
+		p.mute.Store(true) // it is asked once
+	}
+	return out
 }

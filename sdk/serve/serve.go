@@ -31,6 +31,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/hardpointmq/hardpoint/core/allocate"
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/transport"
@@ -66,21 +67,33 @@ func Transport(f ...transport.Factory) Options { return Options{Transport: f} }
 func Replication(f ...replication.Factory) Options { return Options{Replication: f} }
 
 // served are the plugin's halves of the kinds that there are plugins of.
-func (o *Options) served(l wire.Loggers) []wire.Served {
+func (o *Options) served(l wire.Loggers, m plugin.Meter) []wire.Served {
 	var all []wire.Served
 	if len(o.Storage) > 0 {
-		all = append(all, storagewire.NewServer(l, o.Storage...))
+		all = append(all, storagewire.NewServer(l, metered(m, o.Storage, func(p *storage.Params) *plugin.Settings { return &p.Settings })...))
 	}
 	if len(o.Allocate) > 0 {
-		all = append(all, allocatewire.NewServer(l, o.Allocate...))
+		all = append(all, allocatewire.NewServer(l, metered(m, o.Allocate, func(p *allocate.Params) *plugin.Settings { return &p.Settings })...))
 	}
 	if len(o.Transport) > 0 {
-		all = append(all, transportwire.NewServer(l, o.Transport...))
+		all = append(all, transportwire.NewServer(l, metered(m, o.Transport, func(p *transport.Params) *plugin.Settings { return &p.Settings })...))
 	}
 	if len(o.Replication) > 0 {
-		all = append(all, replicationwire.NewServer(l, o.Replication...))
+		all = append(all, replicationwire.NewServer(l, metered(m, o.Replication, func(p *replication.Params) *plugin.Settings { return &p.Settings })...))
 	}
 	return all
+}
+
+// metered are factories whose instances count in the process's meter.
+func metered[P, T any](m plugin.Meter, all []plugin.Factory[P, T], settings func(*P) *plugin.Settings) []plugin.Factory[P, T] {
+	out := make([]plugin.Factory[P, T], 0, len(all))
+	for _, f := range all {
+		out = append(out, plugin.NewRawFactory(f.Name(), f.Describe, func(ctx context.Context, p P, raw plugin.Raw) (T, error) {
+			settings(&p).Meter = m
+			return f.Build(ctx, p, raw)
+		}))
+	}
+	return out
 }
 
 // closeTime bounds how long plugins that the host left open may take to close.
@@ -114,10 +127,11 @@ func Run(ctx context.Context, o Options) error {
 			os.Exit(1)
 		}()
 	}
-	served := o.served(func(l slog.Level) *slog.Logger { return NewLogger(stderr, l) })
+	meter := wire.NewMeter()
+	served := o.served(func(l slog.Level) *slog.Logger { return NewLogger(stderr, l) }, meter)
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  wire.Handshake(),
-		VersionedPlugins: wire.Plugins(func(r grpc.ServiceRegistrar) { wire.Register(r, served...) }),
+		VersionedPlugins: wire.Plugins(func(r grpc.ServiceRegistrar) { wire.Register(r, meter, served...) }),
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(wire.MaxControl), grpc.MaxSendMsgSize(wire.MaxControl))...)
 		},

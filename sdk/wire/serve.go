@@ -80,9 +80,10 @@ func (f *Factories[P, T]) Describe(ctx context.Context, name string, raw plugin.
 	return one.Describe(ctx, raw)
 }
 
-// Register adds the services of all kinds, and the one that tells of them.
-func Register(r grpc.ServiceRegistrar, served ...Served) {
-	pluginpb.RegisterPluginServer(r, &pluginServer{served: served})
+// Register adds the services of all kinds, and the one that tells of them and of
+// what m holds; m may be nil.
+func Register(r grpc.ServiceRegistrar, m *Meter, served ...Served) {
+	pluginpb.RegisterPluginServer(r, &pluginServer{served: served, meter: m})
 	for _, s := range served {
 		s.Register(r)
 	}
@@ -91,6 +92,7 @@ func Register(r grpc.ServiceRegistrar, served ...Served) {
 type pluginServer struct {
 	pluginpb.UnimplementedPluginServer
 	served []Served
+	meter  *Meter
 }
 
 // List implements pluginpb.PluginServer.

@@ -21,13 +21,14 @@ type Meter struct {
 	reg    *prometheus.Registry
 	labels prometheus.Labels
 	gauges *sync.Mutex // held while one is registered or dropped
+	others *foreigners
 }
 
 var _ plugin.Meter = (*Meter)(nil)
 
 // New makes a meter that registers in reg.
 func New(reg *prometheus.Registry, labels ...plugin.Label) *Meter {
-	return &Meter{reg: reg, labels: toLabels(labels), gauges: &sync.Mutex{}}
+	return &Meter{reg: reg, labels: toLabels(labels), gauges: &sync.Mutex{}, others: newForeigners()}
 }
 
 // With returns a meter whose instruments have further labels.
@@ -36,7 +37,7 @@ func (m *Meter) With(labels ...plugin.Label) *Meter {
 	for k, v := range m.labels {
 		l[k] = v
 	}
-	return &Meter{reg: m.reg, labels: l, gauges: m.gauges}
+	return &Meter{reg: m.reg, labels: l, gauges: m.gauges, others: m.others}
 }
 
 func toLabels(labels []plugin.Label) prometheus.Labels {

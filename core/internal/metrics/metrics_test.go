@@ -13,8 +13,17 @@ import (
 
 func gathered(t *testing.T, reg *prometheus.Registry) string {
 	t.Helper()
-	fams, err := reg.Gather()
-	require.NoError(t, err)
+	return gatheredFrom(t, reg, false)
+}
+
+func gatheredFrom(t *testing.T, from prometheus.Gatherer, faults bool) string {
+	t.Helper()
+	fams, err := from.Gather()
+	if faults {
+		require.Error(t, err)
+	} else {
+		require.NoError(t, err)
+	}
 	var b strings.Builder
 	for _, f := range fams {
 		b.WriteString(f.String())

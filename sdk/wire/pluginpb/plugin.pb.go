@@ -582,6 +582,393 @@ func (x *Settings) GetLogLevel() int32 {
 	return 0
 }
 
+type MetricsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// most is how many series the host takes.
+	Most          uint32 `protobuf:"varint,1,opt,name=most,proto3" json:"most,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MetricsRequest) Reset() {
+	*x = MetricsRequest{}
+	mi := &file_hardpoint_plugin_v1_plugin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MetricsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MetricsRequest) ProtoMessage() {}
+
+func (x *MetricsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_plugin_v1_plugin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MetricsRequest.ProtoReflect.Descriptor instead.
+func (*MetricsRequest) Descriptor() ([]byte, []int) {
+	return file_hardpoint_plugin_v1_plugin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *MetricsRequest) GetMost() uint32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+type MetricsResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Series []*Series              `protobuf:"bytes,1,rep,name=series,proto3" json:"series,omitempty"`
+	// left_out is how many more there are.
+	LeftOut       uint64 `protobuf:"varint,2,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MetricsResponse) Reset() {
+	*x = MetricsResponse{}
+	mi := &file_hardpoint_plugin_v1_plugin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MetricsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MetricsResponse) ProtoMessage() {}
+
+func (x *MetricsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_plugin_v1_plugin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MetricsResponse.ProtoReflect.Descriptor instead.
+func (*MetricsResponse) Descriptor() ([]byte, []int) {
+	return file_hardpoint_plugin_v1_plugin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *MetricsResponse) GetSeries() []*Series {
+	if x != nil {
+		return x.Series
+	}
+	return nil
+}
+
+func (x *MetricsResponse) GetLeftOut() uint64 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
+}
+
+// Series is one instrument.
+type Series struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name is that of Prometheus, without the prefix "hardpoint_".
+	Name   string   `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Help   string   `protobuf:"bytes,2,opt,name=help,proto3" json:"help,omitempty"`
+	Labels []*Label `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty"`
+	// Types that are valid to be assigned to Value:
+	//
+	//	*Series_Counter
+	//	*Series_Gauge
+	//	*Series_Histogram
+	Value         isSeries_Value `protobuf_oneof:"value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Series) Reset() {
+	*x = Series{}
+	mi := &file_hardpoint_plugin_v1_plugin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Series) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Series) ProtoMessage() {}
+
+func (x *Series) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_plugin_v1_plugin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Series.ProtoReflect.Descriptor instead.
+func (*Series) Descriptor() ([]byte, []int) {
+	return file_hardpoint_plugin_v1_plugin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Series) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Series) GetHelp() string {
+	if x != nil {
+		return x.Help
+	}
+	return ""
+}
+
+func (x *Series) GetLabels() []*Label {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Series) GetValue() isSeries_Value {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *Series) GetCounter() float64 {
+	if x != nil {
+		if x, ok := x.Value.(*Series_Counter); ok {
+			return x.Counter
+		}
+	}
+	return 0
+}
+
+func (x *Series) GetGauge() float64 {
+	if x != nil {
+		if x, ok := x.Value.(*Series_Gauge); ok {
+			return x.Gauge
+		}
+	}
+	return 0
+}
+
+func (x *Series) GetHistogram() *Histogram {
+	if x != nil {
+		if x, ok := x.Value.(*Series_Histogram); ok {
+			return x.Histogram
+		}
+	}
+	return nil
+}
+
+type isSeries_Value interface {
+	isSeries_Value()
+}
+
+type Series_Counter struct {
+	Counter float64 `protobuf:"fixed64,4,opt,name=counter,proto3,oneof"`
+}
+
+type Series_Gauge struct {
+	Gauge float64 `protobuf:"fixed64,5,opt,name=gauge,proto3,oneof"`
+}
+
+type Series_Histogram struct {
+	Histogram *Histogram `protobuf:"bytes,6,opt,name=histogram,proto3,oneof"`
+}
+
+func (*Series_Counter) isSeries_Value() {}
+
+func (*Series_Gauge) isSeries_Value() {}
+
+func (*Series_Histogram) isSeries_Value() {}
+
+type Label struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Label) Reset() {
+	*x = Label{}
+	mi := &file_hardpoint_plugin_v1_plugin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Label) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Label) ProtoMessage() {}
+
+func (x *Label) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_plugin_v1_plugin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Label.ProtoReflect.Descriptor instead.
+func (*Label) Descriptor() ([]byte, []int) {
+	return file_hardpoint_plugin_v1_plugin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Label) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Label) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+type Histogram struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Count uint64                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	Sum   float64                `protobuf:"fixed64,2,opt,name=sum,proto3" json:"sum,omitempty"`
+	// buckets are cumulative, the smallest first, without the one of everything.
+	Buckets       []*Bucket `protobuf:"bytes,3,rep,name=buckets,proto3" json:"buckets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Histogram) Reset() {
+	*x = Histogram{}
+	mi := &file_hardpoint_plugin_v1_plugin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Histogram) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Histogram) ProtoMessage() {}
+
+func (x *Histogram) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_plugin_v1_plugin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Histogram.ProtoReflect.Descriptor instead.
+func (*Histogram) Descriptor() ([]byte, []int) {
+	return file_hardpoint_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Histogram) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Histogram) GetSum() float64 {
+	if x != nil {
+		return x.Sum
+	}
+	return 0
+}
+
+func (x *Histogram) GetBuckets() []*Bucket {
+	if x != nil {
+		return x.Buckets
+	}
+	return nil
+}
+
+type Bucket struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	UpTo          float64                `protobuf:"fixed64,1,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
+	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bucket) Reset() {
+	*x = Bucket{}
+	mi := &file_hardpoint_plugin_v1_plugin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bucket) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bucket) ProtoMessage() {}
+
+func (x *Bucket) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_plugin_v1_plugin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bucket.ProtoReflect.Descriptor instead.
+func (*Bucket) Descriptor() ([]byte, []int) {
+	return file_hardpoint_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Bucket) GetUpTo() float64 {
+	if x != nil {
+		return x.UpTo
+	}
+	return 0
+}
+
+func (x *Bucket) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 var File_hardpoint_plugin_v1_plugin_proto protoreflect.FileDescriptor
 
 const file_hardpoint_plugin_v1_plugin_proto_rawDesc = "" +
@@ -622,10 +1009,34 @@ const file_hardpoint_plugin_v1_plugin_proto_rawDesc = "" +
 	"\bSettings\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03dir\x18\x02 \x01(\tR\x03dir\x12\x1b\n" +
-	"\tlog_level\x18\x03 \x01(\x05R\blogLevel2\xae\x01\n" +
+	"\tlog_level\x18\x03 \x01(\x05R\blogLevel\"$\n" +
+	"\x0eMetricsRequest\x12\x12\n" +
+	"\x04most\x18\x01 \x01(\rR\x04most\"a\n" +
+	"\x0fMetricsResponse\x123\n" +
+	"\x06series\x18\x01 \x03(\v2\x1b.hardpoint.plugin.v1.SeriesR\x06series\x12\x19\n" +
+	"\bleft_out\x18\x02 \x01(\x04R\aleftOut\"\xe1\x01\n" +
+	"\x06Series\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04help\x18\x02 \x01(\tR\x04help\x122\n" +
+	"\x06labels\x18\x03 \x03(\v2\x1a.hardpoint.plugin.v1.LabelR\x06labels\x12\x1a\n" +
+	"\acounter\x18\x04 \x01(\x01H\x00R\acounter\x12\x16\n" +
+	"\x05gauge\x18\x05 \x01(\x01H\x00R\x05gauge\x12>\n" +
+	"\thistogram\x18\x06 \x01(\v2\x1e.hardpoint.plugin.v1.HistogramH\x00R\thistogramB\a\n" +
+	"\x05value\"1\n" +
+	"\x05Label\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"j\n" +
+	"\tHistogram\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x04R\x05count\x12\x10\n" +
+	"\x03sum\x18\x02 \x01(\x01R\x03sum\x125\n" +
+	"\abuckets\x18\x03 \x03(\v2\x1b.hardpoint.plugin.v1.BucketR\abuckets\"3\n" +
+	"\x06Bucket\x12\x13\n" +
+	"\x05up_to\x18\x01 \x01(\x01R\x04upTo\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count2\x84\x02\n" +
 	"\x06Plugin\x12K\n" +
 	"\x04List\x12 .hardpoint.plugin.v1.ListRequest\x1a!.hardpoint.plugin.v1.ListResponse\x12W\n" +
-	"\bDescribe\x12$.hardpoint.plugin.v1.DescribeRequest\x1a%.hardpoint.plugin.v1.DescribeResponseB=Z;github.com/hardpointmq/hardpoint/sdk/wire/pluginpb;pluginpbb\x06proto3"
+	"\bDescribe\x12$.hardpoint.plugin.v1.DescribeRequest\x1a%.hardpoint.plugin.v1.DescribeResponse\x12T\n" +
+	"\aMetrics\x12#.hardpoint.plugin.v1.MetricsRequest\x1a$.hardpoint.plugin.v1.MetricsResponseB=Z;github.com/hardpointmq/hardpoint/sdk/wire/pluginpb;pluginpbb\x06proto3"
 
 var (
 	file_hardpoint_plugin_v1_plugin_proto_rawDescOnce sync.Once
@@ -639,7 +1050,7 @@ func file_hardpoint_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 	return file_hardpoint_plugin_v1_plugin_proto_rawDescData
 }
 
-var file_hardpoint_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_hardpoint_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_hardpoint_plugin_v1_plugin_proto_goTypes = []any{
 	(*Failure)(nil),          // 0: hardpoint.plugin.v1.Failure
 	(*Corrupt)(nil),          // 1: hardpoint.plugin.v1.Corrupt
@@ -650,21 +1061,33 @@ var file_hardpoint_plugin_v1_plugin_proto_goTypes = []any{
 	(*DescribeResponse)(nil), // 6: hardpoint.plugin.v1.DescribeResponse
 	(*Description)(nil),      // 7: hardpoint.plugin.v1.Description
 	(*Settings)(nil),         // 8: hardpoint.plugin.v1.Settings
+	(*MetricsRequest)(nil),   // 9: hardpoint.plugin.v1.MetricsRequest
+	(*MetricsResponse)(nil),  // 10: hardpoint.plugin.v1.MetricsResponse
+	(*Series)(nil),           // 11: hardpoint.plugin.v1.Series
+	(*Label)(nil),            // 12: hardpoint.plugin.v1.Label
+	(*Histogram)(nil),        // 13: hardpoint.plugin.v1.Histogram
+	(*Bucket)(nil),           // 14: hardpoint.plugin.v1.Bucket
 }
 var file_hardpoint_plugin_v1_plugin_proto_depIdxs = []int32{
-	1, // 0: hardpoint.plugin.v1.Failure.corrupt:type_name -> hardpoint.plugin.v1.Corrupt
-	4, // 1: hardpoint.plugin.v1.ListResponse.plugins:type_name -> hardpoint.plugin.v1.Served
-	0, // 2: hardpoint.plugin.v1.DescribeResponse.failure:type_name -> hardpoint.plugin.v1.Failure
-	7, // 3: hardpoint.plugin.v1.DescribeResponse.description:type_name -> hardpoint.plugin.v1.Description
-	2, // 4: hardpoint.plugin.v1.Plugin.List:input_type -> hardpoint.plugin.v1.ListRequest
-	5, // 5: hardpoint.plugin.v1.Plugin.Describe:input_type -> hardpoint.plugin.v1.DescribeRequest
-	3, // 6: hardpoint.plugin.v1.Plugin.List:output_type -> hardpoint.plugin.v1.ListResponse
-	6, // 7: hardpoint.plugin.v1.Plugin.Describe:output_type -> hardpoint.plugin.v1.DescribeResponse
-	6, // [6:8] is the sub-list for method output_type
-	4, // [4:6] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	1,  // 0: hardpoint.plugin.v1.Failure.corrupt:type_name -> hardpoint.plugin.v1.Corrupt
+	4,  // 1: hardpoint.plugin.v1.ListResponse.plugins:type_name -> hardpoint.plugin.v1.Served
+	0,  // 2: hardpoint.plugin.v1.DescribeResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	7,  // 3: hardpoint.plugin.v1.DescribeResponse.description:type_name -> hardpoint.plugin.v1.Description
+	11, // 4: hardpoint.plugin.v1.MetricsResponse.series:type_name -> hardpoint.plugin.v1.Series
+	12, // 5: hardpoint.plugin.v1.Series.labels:type_name -> hardpoint.plugin.v1.Label
+	13, // 6: hardpoint.plugin.v1.Series.histogram:type_name -> hardpoint.plugin.v1.Histogram
+	14, // 7: hardpoint.plugin.v1.Histogram.buckets:type_name -> hardpoint.plugin.v1.Bucket
+	2,  // 8: hardpoint.plugin.v1.Plugin.List:input_type -> hardpoint.plugin.v1.ListRequest
+	5,  // 9: hardpoint.plugin.v1.Plugin.Describe:input_type -> hardpoint.plugin.v1.DescribeRequest
+	9,  // 10: hardpoint.plugin.v1.Plugin.Metrics:input_type -> hardpoint.plugin.v1.MetricsRequest
+	3,  // 11: hardpoint.plugin.v1.Plugin.List:output_type -> hardpoint.plugin.v1.ListResponse
+	6,  // 12: hardpoint.plugin.v1.Plugin.Describe:output_type -> hardpoint.plugin.v1.DescribeResponse
+	10, // 13: hardpoint.plugin.v1.Plugin.Metrics:output_type -> hardpoint.plugin.v1.MetricsResponse
+	11, // [11:14] is the sub-list for method output_type
+	8,  // [8:11] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_hardpoint_plugin_v1_plugin_proto_init() }
@@ -672,13 +1095,18 @@ func file_hardpoint_plugin_v1_plugin_proto_init() {
 	if File_hardpoint_plugin_v1_plugin_proto != nil {
 		return
 	}
+	file_hardpoint_plugin_v1_plugin_proto_msgTypes[11].OneofWrappers = []any{
+		(*Series_Counter)(nil),
+		(*Series_Gauge)(nil),
+		(*Series_Histogram)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hardpoint_plugin_v1_plugin_proto_rawDesc), len(file_hardpoint_plugin_v1_plugin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

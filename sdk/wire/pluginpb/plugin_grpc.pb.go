@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Plugin_List_FullMethodName     = "/hardpoint.plugin.v1.Plugin/List"
 	Plugin_Describe_FullMethodName = "/hardpoint.plugin.v1.Plugin/Describe"
+	Plugin_Metrics_FullMethodName  = "/hardpoint.plugin.v1.Plugin/Metrics"
 )
 
 // PluginClient is the client API for Plugin service.
@@ -34,6 +35,9 @@ type PluginClient interface {
 	// Describe checks a configuration and tells what an instance would offer. It
 	// opens nothing.
 	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*DescribeResponse, error)
+	// Metrics tells what the process counts; the host shows it among its own
+	// metrics. It must answer within half a second. A process may leave it out.
+	Metrics(ctx context.Context, in *MetricsRequest, opts ...grpc.CallOption) (*MetricsResponse, error)
 }
 
 type pluginClient struct {
@@ -64,6 +68,16 @@ func (c *pluginClient) Describe(ctx context.Context, in *DescribeRequest, opts .
 	return out, nil
 }
 
+func (c *pluginClient) Metrics(ctx context.Context, in *MetricsRequest, opts ...grpc.CallOption) (*MetricsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MetricsResponse)
+	err := c.cc.Invoke(ctx, Plugin_Metrics_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PluginServer is the server API for Plugin service.
 // All implementations must embed UnimplementedPluginServer
 // for forward compatibility.
@@ -73,6 +87,9 @@ type PluginServer interface {
 	// Describe checks a configuration and tells what an instance would offer. It
 	// opens nothing.
 	Describe(context.Context, *DescribeRequest) (*DescribeResponse, error)
+	// Metrics tells what the process counts; the host shows it among its own
+	// metrics. It must answer within half a second. A process may leave it out.
+	Metrics(context.Context, *MetricsRequest) (*MetricsResponse, error)
 	mustEmbedUnimplementedPluginServer()
 }
 
@@ -88,6 +105,9 @@ func (UnimplementedPluginServer) List(context.Context, *ListRequest) (*ListRespo
 }
 func (UnimplementedPluginServer) Describe(context.Context, *DescribeRequest) (*DescribeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Describe not implemented")
+}
+func (UnimplementedPluginServer) Metrics(context.Context, *MetricsRequest) (*MetricsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Metrics not implemented")
 }
 func (UnimplementedPluginServer) mustEmbedUnimplementedPluginServer() {}
 func (UnimplementedPluginServer) testEmbeddedByValue()                {}
@@ -146,6 +166,24 @@ func _Plugin_Describe_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Plugin_Metrics_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MetricsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PluginServer).Metrics(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Plugin_Metrics_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PluginServer).Metrics(ctx, req.(*MetricsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Plugin_ServiceDesc is the grpc.ServiceDesc for Plugin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -160,6 +198,10 @@ var Plugin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Describe",
 			Handler:    _Plugin_Describe_Handler,
+		},
+		{
+			MethodName: "Metrics",
+			Handler:    _Plugin_Metrics_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
