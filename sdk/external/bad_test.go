@@ -17,6 +17,8 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -90,7 +92,24 @@ func badPlugins() map[string]func() {
 		"unhealthy":   func() { serveRaw(serveMemory, grpc.UnaryInterceptor(health(0))) },
 		"falls_ill":   func() { serveRaw(serveMemory, grpc.UnaryInterceptor(health(1))) },
 		"slow_health": func() { serveRaw(serveMemory, grpc.UnaryInterceptor(slowHealth)) },
-		"leaks":       func() { serve.Main(serve.Storage(leak())) },
+		"no_metrics": func() {
+			serveRaw(serveMemory, grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+				if info.FullMethod == pluginpb.Plugin_Metrics_FullMethodName {
+					return nil, status.Error(codes.Unimplemented, "an old plugin")
+				}
+				return h(ctx, req)
+			}))
+		},
+		"slow_metrics": func() {
+			serveRaw(serveMemory, grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+				if info.FullMethod == pluginpb.Plugin_Metrics_FullMethodName {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return h(ctx, req)
+			}))
+		},
+		"leaks": func() { serve.Main(serve.Storage(leak())) },
 	}
 }
 

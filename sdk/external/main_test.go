@@ -70,11 +70,32 @@ func TestMain(m *testing.M) {
 }
 
 func plugins() serve.Options {
-	o := serve.Storage(memory.NewFactory(), pebble.NewFactory(), chatty(), nothing())
+	o := serve.Storage(memory.NewFactory(), pebble.NewFactory(), chatty(), nothing(), counting())
 	o.Allocate = allocators()
 	o.Transport = transports()
 	o.Replication = []replication.Factory{solo.NewFactory()}
 	return o
+}
+
+// counting is a store that counts.
+func counting() storage.Factory {
+	return storage.NewFactory("counting", func(memory.Config) plugin.Description { return plugin.Description{} },
+		func() memory.Config { return memory.Config{} },
+		func(_ context.Context, p storage.Params, _ memory.Config) (*counts, error) {
+			return &counts{m: p.Meter}, nil
+		})
+}
+
+type counts struct {
+	storagetest.Nop
+	m plugin.Meter
+}
+
+func (c *counts) Start(context.Context) error {
+	c.m.Counter("things_total", "Things.", plugin.Label{Name: "sort", Value: "blue"}).Add(3)
+	c.m.Histogram("wait_seconds", "Wait.").Observe(0.5)
+	c.m.Gauge("depth", "Depth.", func() float64 { return 7 })
+	return nil
 }
 
 // nothing is a store that takes everything and keeps nothing.

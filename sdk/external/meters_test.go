@@ -1,12 +1,19 @@
 package external_test
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
+	"github.com/hardpointmq/hardpoint/sdk/external"
 )
 
 // recorded is a meter whose values a test reads, by name{label=value,…}.
@@ -14,6 +21,15 @@ type recorded struct {
 	mu       sync.Mutex
 	counters map[string]*count
 	gauges   map[string]func() float64
+	read     func(context.Context) []plugin.Sample
+	labels   []plugin.Label
+}
+
+func (r *recorded) Collect(read func(context.Context) []plugin.Sample, labels ...plugin.Label) func() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.read, r.labels = read, labels
+	return func() {}
 }
 
 type count struct {
@@ -103,4 +119,40 @@ func (r *recorded) state(name string) string {
 		}
 	}
 	return strings.Join(on, "+")
+}
+
+// TestMetricsOfThePlugin: what it counts is the host's to show, as long as it lives.
+func TestMetricsOfThePlugin(t *testing.T) {
+	var m recorded
+	f := external.Storage("counting", command(t, "serve"), external.Options{Meter: &m, Linger: -1})
+	require.Empty(t, m.read(t.Context()), "there is no process")
+	require.Equal(t, []plugin.Label{{Name: "plugin", Value: "counting"}}, m.labels)
+	s := running(t, f, storage.Events{})
+	got := map[string]plugin.Sample{}
+	for _, one := range m.read(t.Context()) {
+		got[one.Name] = one
+	}
+	require.InDelta(t, 3, got["things_total"].Value, 0)
+	require.Equal(t, "Things.", got["things_total"].Help)
+	require.Equal(t, []plugin.Label{{Name: "sort", Value: "blue"}}, got["things_total"].Labels)
+	require.Equal(t, plugin.SampleGauge, got["depth"].Kind)
+	require.InDelta(t, 7, got["depth"].Value, 0)
+	require.Equal(t, plugin.SampleHistogram, got["wait_seconds"].Kind)
+	require.EqualValues(t, 1, got["wait_seconds"].Count)
+	require.InDelta(t, 0, got["plugin_metrics_left_out"].Value, 0)
+	require.NoError(t, s.Shutdown(t.Context()))
+	require.Empty(t, m.read(t.Context()), "those of a process that is gone are gone")
+}
+
+// TestNoMetrics: a process that has none, or does not answer, is nothing to wait
+// for.
+func TestNoMetrics(t *testing.T) {
+	var m recorded
+	running(t, external.Storage(memory.Name, command(t, "no_metrics"), external.Options{Meter: &m, Linger: -1}), storage.Events{})
+	require.Empty(t, m.read(t.Context()))
+	require.Empty(t, m.read(t.Context()))
+
+	var late recorded
+	running(t, external.Storage(memory.Name, command(t, "slow_metrics"), external.Options{Meter: &late, Linger: -1}), storage.Events{})
+	require.Empty(t, late.read(t.Context()))
 }

@@ -83,7 +83,7 @@ func TestConfigFault(t *testing.T) {
 	require.ErrorIs(t, err, plugin.ErrConfig)
 	_, err = factory(t, "another", "serve").Describe(t.Context(), nil)
 	require.ErrorIs(t, err, plugin.ErrConfig)
-	require.ErrorContains(t, err, "chatty, memory, nothing, pebble")
+	require.ErrorContains(t, err, "chatty, counting, memory, nothing, pebble")
 }
 
 func TestStartGivenUp(t *testing.T) {

@@ -1,0 +1,255 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/internal/bench"
+	"github.com/hardpointmq/hardpoint/internal/hosttest"
+)
+
+// rounds are 10, and 100 where the long form of tests is asked for.
+func rounds() int {
+	if os.Getenv("HARDPOINT_TEST_LONG") != "" {
+		return 100
+	}
+	return 10
+}
+
+// shortTemp is a temporary directory of the broker's own, so that what it leaves
+// there is seen. It is short, because sockets are in it.
+func shortTemp(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "t")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	t.Setenv("TMPDIR", dir)
+	return dir
+}
+
+// sockets are those below a directory.
+func sockets(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type()&fs.ModeSocket != 0 {
+			out = append(out, path)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return out
+}
+
+// withPlugins is a broker whose store, allocator and transport are processes.
+func withPlugins() []string {
+	return []string{
+		"--storage", "pebble", "--storage-process",
+		"--set", "plugins.allocate.averagely.process=true",
+		"--set", "plugins.transport.remoting.process=true",
+	}
+}
+
+func noneLeft(t *testing.T, pids []int, tmp string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		for _, pid := range pids {
+			if hosttest.Running(pid) {
+				return false
+			}
+		}
+		return true
+	}, patience, 5*time.Millisecond, "plugins %v live on without their broker", pids)
+	require.Empty(t, sockets(t, tmp), "sockets are left behind")
+}
+
+// TestHostKilled kills the broker: its plugins end with it, no socket is left, and
+// the next start opens the store at once.
+func TestHostKilled(t *testing.T) {
+	dir, tmp := t.TempDir(), shortTemp(t)
+	sent := 0
+	for range rounds() {
+		s := standalone(t, dir, withPlugins()...)
+		require.NotContains(t, s.text(), "somebody holds the lock")
+		pids := hosttest.Children(t, s.cmd.Process.Pid)
+		require.NotEmpty(t, pids)
+		var r bench.Result
+		tool(t, &r, "bench", "produce", "--namesrv", s.addr("namesrv"), "--topic", "T", "--count", "20", "--size", "100")
+		require.EqualValues(t, 20, r.Messages)
+		sent += 20
+		verify(t, s, sent)
+		require.Equal(t, -1, s.signal(t, syscall.SIGKILL))
+		noneLeft(t, pids, tmp)
+	}
+	s := standalone(t, dir, withPlugins()...)
+	verify(t, s, sent)
+	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
+	left, err := os.ReadDir(tmp)
+	require.NoError(t, err)
+	require.Empty(t, left, "the last one cleaned up")
+}
+
+// TestHostKilledWhileItStarts leaves what is half made; the next start removes it.
+func TestHostKilledWhileItStarts(t *testing.T) {
+	dir, tmp := t.TempDir(), shortTemp(t)
+	for n := range rounds() {
+		cmd := exec.Command("hardpoint", append([]string{"standalone", "--data", dir, "--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0", "--admin-listen", "off"}, withPlugins()...)...)
+		cmd.Stderr = os.Stderr
+		require.NoError(t, cmd.Start())
+		var pids []int
+		require.Eventually(t, func() bool {
+			pids = hosttest.Children(t, cmd.Process.Pid)
+			return len(pids) > 0
+		}, patience, time.Duration(n%5+1)*time.Millisecond)
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		require.Eventually(t, func() bool {
+			for _, pid := range pids {
+				if hosttest.Running(pid) {
+					return false
+				}
+			}
+			return true
+		}, patience, 5*time.Millisecond)
+	}
+	s := standalone(t, dir, withPlugins()...)
+	require.Empty(t, sockets(t, tmp), "what dead brokers left is removed")
+	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
+	left, err := os.ReadDir(tmp)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// TestHostStopped: a broker that was stopped for a while goes on with its plugins.
+func TestHostStopped(t *testing.T) {
+	pause := 3 * time.Second
+	if os.Getenv("HARDPOINT_TEST_LONG") != "" {
+		pause = time.Minute // longer than any limit of the supervision
+	}
+	dir := t.TempDir()
+	s := standalone(t, dir, withPlugins()...)
+	pids := hosttest.Children(t, s.cmd.Process.Pid)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGSTOP))
+	<-time.After(pause)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGCONT))
+	var r bench.Result
+	tool(t, &r, "bench", "produce", "--namesrv", s.addr("namesrv"), "--topic", "T", "--count", "20", "--size", "100")
+	require.EqualValues(t, 20, r.Messages)
+	verify(t, s, 20)
+	require.Equal(t, pids, hosttest.Children(t, s.cmd.Process.Pid), "no plugin was started anew")
+	require.NotContains(t, s.text(), "died")
+	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
+}
+
+// TestHostWithoutStderr: whoever reads the broker's log goes away. It may end of
+// that, as any program does, but not leave its plugins behind.
+func TestHostWithoutStderr(t *testing.T) {
+	dir, tmp := t.TempDir(), shortTemp(t)
+	cmd := exec.Command("hardpoint", append([]string{"standalone", "--data", dir, "--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0", "--admin-listen", "off"}, withPlugins()...)...)
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	in := bufio.NewScanner(stderr)
+	for in.Scan() && !strings.Contains(in.Text(), "ready in") {
+	}
+	pids := hosttest.Children(t, cmd.Process.Pid)
+	require.NotEmpty(t, pids)
+	require.NoError(t, stderr.Close())
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	_ = cmd.Wait()
+	noneLeft(t, pids, tmp)
+	s := standalone(t, dir, withPlugins()...)
+	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
+}
+
+// TestHostAsPid1 runs the broker as the first process of a container: its end takes
+// everything with it, and what a plugin leaves behind is collected by it.
+func TestHostAsPid1(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // containers are Linux's
+	}
+	unshare := hosttest.Program(t, "unshare", "which makes the first process of a container")
+	if out, err := exec.Command(unshare, "-Urpf", "--mount-proc", "true").CombinedOutput(); err != nil {
+		hosttest.Refused(t, "no process namespace of our own: %v: %s", err, strings.TrimSpace(string(out)))
+	}
+	dir := t.TempDir()
+	script := filepath.Join(t.TempDir(), "plugin.sh")
+	self, err := exec.LookPath("hardpoint")
+	require.NoError(t, err)
+	// The plugin starts a process, whose parent ends: it becomes the broker's.
+	require.NoError(t, os.WriteFile(script, []byte(fmt.Sprintf("#!/bin/sh\n(sleep 0.2 </dev/null >/dev/null 2>&1 &)\nexec %q plugin serve storage pebble\n", self)), 0o700))
+	args := []string{
+		"-Urpf", "--mount-proc", "--kill-child", "hardpoint", "standalone", "--data", dir, "--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0",
+		"--admin-listen", "off", "--storage", "pebble", "--set", "plugins.storage.pebble.path=" + script, "--log-format", "json",
+	}
+	cmd := exec.Command(unshare, args...)
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	ready := false
+	in := bufio.NewScanner(stderr)
+	var log strings.Builder
+	for !ready && in.Scan() {
+		log.WriteString(in.Text() + "\n")
+		ready = strings.Contains(in.Text(), "ready in")
+	}
+	require.True(t, ready, log.String())
+	hosts := hosttest.Children(t, cmd.Process.Pid)
+	require.Len(t, hosts, 1)
+	require.Contains(t, log.String(), `"pid":1,`)
+	plugins := hosttest.Children(t, hosts[0])
+	require.NotEmpty(t, plugins)
+	require.Eventually(t, func() bool { return !zombies(t, hosts[0]) }, patience, 50*time.Millisecond, "nobody collects what a plugin left behind")
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	noneLeft(t, append(plugins, hosts...), dir)
+}
+
+// zombies tells whether a process has children that ended.
+func zombies(t *testing.T, parent int) bool {
+	t.Helper()
+	for _, pid := range hosttest.Children(t, parent) {
+		if !hosttest.Running(pid) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestMetricsOfPlugins: /metrics tells of the processes, of the calls, and what they
+// count themselves.
+func TestMetricsOfPlugins(t *testing.T) {
+	s := standalone(t, t.TempDir(), withPlugins()...)
+	code, text := fetch(t, "http://"+s.addr("admin")+"/metrics")
+	require.Equal(t, http.StatusOK, code)
+	for _, want := range []string{
+		`hardpoint_plugin_process_starts_total{plugin="pebble"} 1`, `hardpoint_plugin_process_deaths_total{plugin="pebble"} 0`,
+		`hardpoint_plugin_process_state{plugin="pebble",state="running"} 1`, `hardpoint_plugin_process_state{plugin="remoting",state="running"} 1`,
+		`hardpoint_plugin_calls_total{kind="storage",method="Open",plugin="pebble"} 1`, `hardpoint_plugin_metrics_left_out{plugin="pebble"} 0`,
+		`hardpoint_transport_connections_total{plugin="remoting",transport="remoting"} `,
+	} {
+		require.Contains(t, text, want)
+	}
+	for _, pid := range hosttest.Children(t, s.cmd.Process.Pid) {
+		require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP), strconv.Itoa(pid))
+		defer syscall.Kill(pid, syscall.SIGCONT) //nolint:errcheck // it may have been killed
+	}
+	code, text = fetch(t, "http://"+s.addr("admin")+"/metrics")
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, text, `hardpoint_plugin_process_state{plugin="pebble",state="running"} 1`)
+	require.NotContains(t, text, "hardpoint_transport_connections_total", "they do not answer, and nobody waits for long")
+}
