@@ -189,6 +189,9 @@ func readMoved(body []byte) (m moved, err error) {
 	d := data.Decoder{B: body}
 	m.tail, m.last = message.Position(d.Int()), d.Int()
 	m.ends = readNexts(&d)
+	if m.tail < 0 {
+		d.Fault = true
+	}
 	return m, d.Done("a placement")
 }
 

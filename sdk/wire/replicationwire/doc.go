@@ -54,7 +54,7 @@
 //	members    change, id, addr                         answered by done
 //	append     the Pending, as storagewire's Append     answered by done; its id is P
 //	forget     topic, queue
-//	cancel     the id is that of the call
+//	cancel     the id is that of the call, in both directions
 //	log done   marks, failure                           answers a call of the store
 //	role done  failure                                  answers role
 //
@@ -78,8 +78,8 @@
 //
 // # Calls
 //
-// Deadlines and cancellations cross. Append returns when the replicator's has, and
-// never earlier: cancelling does not un-order. OnRole is called for role, with a
+// Deadlines and cancellations cross, but that Append cannot be cancelled: it returns
+// when the replicator's has, and never earlier, since cancelling does not un-order. OnRole is called for role, with a
 // context that ends with over. Role and Status are copies: the plugin tells a new
 // role before the answer after which it counts, and the status once a second when
 // it changed. Errors keep their identity in both directions, those of the host's

@@ -193,8 +193,12 @@ func (i *instance) handle(h *data.Head, body []byte) error {
 	return nil
 }
 
-// context makes that of a call of the host.
+// context makes that of a call of the host. Append waits for nobody, so that
+// cancelling it would change nothing.
 func (i *instance) context(h *data.Head) (context.Context, func()) {
+	if h.Kind == kindAppend && h.Timeout == 0 {
+		return i.ctx, func() {}
+	}
 	var ctx context.Context
 	var cancel context.CancelFunc
 	if h.Timeout > 0 {

@@ -47,12 +47,18 @@ type session struct {
 	mu      sync.Mutex
 	over    error // why nothing is answered any more
 	last    uint64
-	calls   map[uint64]chan error
+	calls   map[uint64]waiting
 	pending map[uint64]*ordered
 	cancels map[uint64]context.CancelFunc // of calls of the plugin and of offices
 	idle    chan struct{}                 // closed when no call is under way; nil: nobody waits
 	// forgotten are queues of which the plugin is told before the next Append.
 	forgotten []message.Queue
+}
+
+// waiting is a call of the host that is not answered; o is that of an Append.
+type waiting struct {
+	done chan error
+	o    *ordered
 }
 
 // ordered is a Pending that the plugin has. All but the first line is the reader's.
@@ -75,7 +81,7 @@ func (o *ordered) settled() bool { return o.told == o.groups && o.left == 0 }
 func (r *replicator) connect(ctx context.Context) (_ *session, err error) {
 	s := &session{
 		r: r, began: r.p.Clock.Now(), ended: make(chan struct{}),
-		calls: map[uint64]chan error{}, pending: map[uint64]*ordered{}, cancels: map[uint64]context.CancelFunc{},
+		calls: map[uint64]waiting{}, pending: map[uint64]*ordered{}, cancels: map[uint64]context.CancelFunc{},
 	}
 	if s.proc, err = r.h.launcher.Acquire(ctx, r.p.Logger); err != nil {
 		return nil, err
@@ -122,7 +128,13 @@ func (s *session) serve() {
 		case <-s.ctx.Done():
 		}
 	})
-	s.tasks.Go(func() { _ = s.lender.Serve(s.conns[1]) })
+	s.tasks.Go(func() {
+		err := s.lender.Serve(s.conns[1])
+		if errors.Is(err, data.ErrFrame) {
+			s.r.p.Logger.Error("the store connection of a replication plugin broke", "plugin", s.r.h.name, "error", err)
+		}
+		s.cut() // neither is of use without the other
+	})
 	in := data.NewReader(s.conns[0], kindLast)
 	var err error
 	for err == nil {
@@ -157,13 +169,13 @@ func (s *session) end(why error) {
 	}
 	for _, o := range left {
 		s.settle(o, why)
-		if c := calls[o.id]; c != nil {
-			c <- nil // ordered or not: its outcome is told
-			delete(calls, o.id)
-		}
 	}
 	for _, c := range calls {
-		c <- why
+		if c.o != nil {
+			c.done <- nil // ordered or not: its outcomes are told
+		} else {
+			c.done <- why
+		}
 	}
 	s.lender.Close()
 	s.tasks.Wait()
@@ -200,7 +212,7 @@ func (s *session) begin(o *ordered) (id uint64, done chan error, err error) {
 		o.id = id
 		s.pending[id] = o
 	}
-	s.calls[id] = done
+	s.calls[id] = waiting{done, o}
 	return id, done, nil
 }
 
@@ -211,7 +223,7 @@ func (s *session) post(b []byte) {
 	}
 }
 
-// wait waits for the answer to a call.
+// wait waits for the answer to a call that can be cancelled.
 func (s *session) wait(ctx context.Context, id uint64, done chan error) error {
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, func() { s.post(frame(nil, kindCancel, id, 0, nil)) })
@@ -282,7 +294,7 @@ func (s *session) append(ctx context.Context, p *replication.Pending, sink repli
 	if cap(s.out) > data.KeepSize {
 		s.out = nil
 	}
-	return s.wait(ctx, id, done)
+	return wire.OfCall(ctx, s.kept.restore(<-done))
 }
 
 func (s *session) putForgotten(b []byte) []byte {
@@ -382,24 +394,25 @@ func (s *session) done(h *data.Head, body []byte) error {
 		return err
 	}
 	s.mu.Lock()
-	c, o := s.calls[h.ID], s.pending[h.ID]
-	delete(s.calls, h.ID)
-	if o != nil && failure != nil {
+	c, some := s.calls[h.ID]
+	if !some {
+		s.mu.Unlock()
+		return fmt.Errorf("%w: an answer to call %d, which is not under way; %w", data.ErrFrame, h.ID, errPlugin)
+	}
+	if o := c.o; o != nil && failure != nil {
+		if o.assigned || o.told > 0 {
+			s.mu.Unlock() // the end of the session answers it
+			return fmt.Errorf("%w: its Append failed (%w) after it placed the Pending or told of it; %w", data.ErrFrame, failure, errPlugin)
+		}
 		delete(s.pending, h.ID)
 	}
+	delete(s.calls, h.ID)
 	if s.idle != nil && len(s.calls) == 0 {
 		close(s.idle)
 		s.idle = nil
 	}
 	s.mu.Unlock()
-	if o != nil && failure != nil && (o.assigned || o.told > 0) {
-		s.settle(o, failure)
-		c <- nil
-		return fmt.Errorf("%w: its Append failed (%w) and left the Pending placed; %w", data.ErrFrame, failure, errPlugin)
-	}
-	if c != nil {
-		c <- failure
-	}
+	c.done <- failure
 	return nil
 }
 
