@@ -16,12 +16,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hardpointmq/hardpoint/core/api"
 	frames "github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/transport/transporttest"
+	"github.com/hardpointmq/hardpoint/plugins/standard"
 	"github.com/hardpointmq/hardpoint/plugins/transport/inproc"
 	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
+	"github.com/hardpointmq/hardpoint/sdk/embedded"
 	"github.com/hardpointmq/hardpoint/sdk/external"
 )
 
@@ -114,8 +118,8 @@ func (c *client) close() {
 	c.conn = nil
 }
 
-// ask sends a request once and waits for the answer.
-func (c *client) ask(n int) (err error) {
+// call sends a frame once and waits for the answer.
+func (c *client) call(frame []byte) (answer []byte, err error) {
 	defer func() {
 		if err != nil {
 			c.close()
@@ -123,31 +127,67 @@ func (c *client) ask(n int) (err error) {
 	}()
 	if c.conn == nil {
 		if c.conn, err = net.DialTimeout("tcp", c.address, patience); err != nil {
-			return err
+			return nil, err
 		}
 	}
+	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return nil, err
+	}
+	if _, err := c.conn.Write(frame); err != nil {
+		return nil, err
+	}
+	answer = make([]byte, 4)
+	if _, err := io.ReadFull(c.conn, answer); err != nil {
+		return nil, err
+	}
+	answer = append(answer, make([]byte, binary.BigEndian.Uint32(answer))...)
+	_, err = io.ReadFull(c.conn, answer[4:])
+	return answer, err
+}
+
+// ask sends an echo a request of n bytes, once.
+func (c *client) ask(n int) error {
 	c.seq++
 	body := bytes.Repeat([]byte{byte(c.seq)}, n)
 	want := append(frames.AppendResponse(nil, frames.JSON, 0, c.seq, "", n), body...)
-	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return err
+	got, err := c.call(want)
+	if err == nil && !bytes.Equal(got, want) {
+		err = fmt.Errorf("frame %d of %d bytes came back changed, as %d bytes", c.seq, n, len(got))
 	}
-	if _, err := c.conn.Write(want); err != nil {
-		return err
-	}
-	got := make([]byte, len(want))
-	if _, err := io.ReadFull(c.conn, got); err != nil {
-		return err
-	}
-	if !bytes.Equal(got, want) {
-		return fmt.Errorf("frame %d of %d bytes came back changed; its length is %d", c.seq, n, binary.BigEndian.Uint32(got))
-	}
-	return nil
+	return err
 }
 
-func (c *client) send(n int) (err error) {
+// store sends a broker a message, once.
+func (c *client) store(topic string, queue int32, body []byte) (r frames.SendResponse, err error) {
+	c.seq++
+	w := frames.Begin(nil, frames.JSON, frames.ReqSendMessageV2, c.seq, 0)
+	h := frames.SendRequest{
+		ProducerGroup: []byte("group"), Topic: []byte(topic), DefaultTopic: []byte("TBW102"), DefaultTopicQueueNums: 4,
+		QueueID: queue, BornTimestamp: 1, MaxReconsumeTimes: -1,
+	}
+	h.Append(&w)
+	raw, err := c.call(append(w.End(len(body)), body...))
+	if err != nil {
+		return r, err
+	}
+	f, _, _, err := frames.Split(raw, nil, frames.DefaultLimits())
+	if err != nil {
+		return r, err
+	}
+	var head frames.Header
+	if err := head.Decode(&f[0]); err != nil {
+		return r, err
+	}
+	if head.Code != 0 {
+		return r, fmt.Errorf("code %d: %s", head.Code, head.Remark())
+	}
+	return r, r.Decode(&head)
+}
+
+// thrice does what the official clients do.
+func thrice(f func() error) (err error) {
 	for range 3 {
-		if err = c.ask(n); err == nil {
+		if err = f(); err == nil {
 			return nil
 		}
 	}
@@ -260,26 +300,22 @@ func TestTransportTLS(t *testing.T) {
 	require.ErrorContains(t, err, "certificate")
 }
 
-// TestTransportReplaced: ten new versions of a transport under load. No send
-// fails of clients that try three times.
-func TestTransportReplaced(t *testing.T) {
-	var up external.Replacer
-	tr := startTransport(t, external.Transport(remoting.Name, command(t, "serve"), external.Options{Linger: -1, Replacer: &up}))
-	_, ln := serveEcho(t, tr, "127.0.0.1:0")
+// tenTimes replaces the program of a transport ten times while clients are at
+// work.
+func tenTimes(t *testing.T, up *external.Replacer, work func(client int) error) {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var wg sync.WaitGroup
-	var sent atomic.Int64
+	var done atomic.Int64
 	for i := range 4 {
 		wg.Go(func() {
-			c := &client{address: ln.Address()}
-			defer c.close()
-			for n := 0; ctx.Err() == nil; n++ {
-				if err := c.send(100 + (n*i)%3000); err != nil {
+			for ctx.Err() == nil {
+				if err := work(i); err != nil {
 					t.Errorf("a send during a replacement: %v", err)
 					return
 				}
-				sent.Add(1)
+				done.Add(1)
 			}
 		})
 	}
@@ -292,12 +328,67 @@ func TestTransportReplaced(t *testing.T) {
 			return len(now) == 1 && now[0] != before[0]
 		}, patience, time.Millisecond, "the old process does not end")
 		seen[children(t)[0]] = true
-		at := sent.Load()
-		require.Eventually(t, func() bool { return sent.Load() > at+20 || t.Failed() }, patience, time.Millisecond)
+		at := done.Load()
+		require.Eventually(t, func() bool { return done.Load() > at+20 || t.Failed() }, patience, time.Millisecond)
 	}
 	stop()
 	wg.Wait()
 	require.Len(t, seen, 10)
+}
+
+// TestTransportReplaced: ten new versions of a transport under load. No send
+// fails of clients that try three times.
+func TestTransportReplaced(t *testing.T) {
+	var up external.Replacer
+	tr := startTransport(t, external.Transport(remoting.Name, command(t, "serve"), external.Options{Linger: -1, Replacer: &up}))
+	_, ln := serveEcho(t, tr, "127.0.0.1:0")
+	clients := make([]client, 4)
+	tenTimes(t, &up, func(i int) error {
+		c := &clients[i]
+		c.address = ln.Address()
+		return thrice(func() error { return c.ask(100 + int(c.seq)*i%3000) })
+	})
+	for i := range clients {
+		clients[i].close()
+	}
+}
+
+// TestBrokersTransportReplaced is the same with a broker: what it acknowledged is
+// stored, each at a place of its own.
+func TestBrokersTransportReplaced(t *testing.T) {
+	var up external.Replacer
+	all, err := standard.Plugins()
+	require.NoError(t, err)
+	all.Transport = all.Transport.With(external.Transport(remoting.Name, command(t, "serve"), external.Options{Linger: -1, Replacer: &up}))
+	b := embedded.Start(t, embedded.WithPlugins(all), embedded.With("waitTimeMillsInSendQueue", "5000"))
+	require.NoError(t, b.API().PutTopic(t.Context(), api.Topic{Name: "T", ReadQueues: 4, WriteQueues: 4, Perm: 6}))
+	clients := make([]client, 4)
+	acked := make([]map[int64]bool, 4)
+	tenTimes(t, &up, func(i int) error {
+		c := &clients[i]
+		c.address = b.Address()
+		return thrice(func() error {
+			r, err := c.store("T", int32(i), []byte("body"))
+			if err != nil {
+				return err
+			}
+			if acked[i] == nil {
+				acked[i] = map[int64]bool{}
+			}
+			if acked[i][r.QueueOffset] {
+				t.Errorf("offset %d of queue %d was given twice", r.QueueOffset, i)
+			}
+			acked[i][r.QueueOffset] = true
+			return nil
+		})
+	})
+	for i := range clients {
+		clients[i].close()
+		end, err := b.API().Offset(t.Context(), message.Queue{Topic: "T", ID: int32(i)}, api.MaxOffset, time.Time{})
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, end, int64(len(acked[i])))
+		t.Logf("queue %d: %d acknowledged, %d stored", i, len(acked[i]), end)
+	}
 }
 
 // BenchmarkTransport is the shared benchmark through a process, beside the same

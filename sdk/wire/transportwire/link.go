@@ -47,8 +47,8 @@ type link struct {
 }
 
 // connect starts or finds a process and makes an instance in it.
-func (t *remote) connect(ctx context.Context) (l *link, err error) {
-	l = &link{t: t, over: make(chan struct{}), peers: map[uint64]*peer{}, origins: map[uint64]*origin{}}
+func (t *remote) connect(ctx context.Context) (_ *link, err error) {
+	l := &link{t: t, over: make(chan struct{}), peers: map[uint64]*peer{}, origins: map[uint64]*origin{}}
 	l.gone.L = &l.mu
 	if l.proc, err = t.h.launcher.Acquire(ctx, t.set.Logger); err != nil {
 		return nil, err
