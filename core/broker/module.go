@@ -2,8 +2,6 @@ package broker
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 
 	"go.uber.org/fx"
@@ -36,7 +34,6 @@ type inFx struct {
 	Logger  *slog.Logger
 	Meter   plugin.Meter
 	Clock   plugin.Clock
-	Life    *wiring.Lifecycle
 	Servers NameServers    `optional:"true"`
 	Loaded  *config.Loaded `optional:"true"`
 	Changed OnChange       `optional:"true"`
@@ -50,12 +47,5 @@ func newInFx(in inFx) (*Broker, error) {
 		NameServers: in.Servers,
 		Loaded:      in.Loaded,
 		Changed:     in.Changed,
-		Failed: func(err error) {
-			// A store whose process is gone serves nothing, not even reads: the
-			// program ends, and what supervises it starts it anew.
-			if errors.Is(err, plugin.ErrUnavailable) {
-				in.Life.Fail(fmt.Errorf("the store of broker %s is gone: %w", in.Config.Broker.Name, err))
-			}
-		},
 	})
 }

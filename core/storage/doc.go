@@ -41,6 +41,28 @@
 // full disk is [ErrFull] and leaves nothing of the batch behind; the store
 // recovers by itself when there is space again.
 //
+// # Going away
+//
+// A store in a process of its own goes away when that dies; it has not failed. Its
+// host opens it again, and offers the facet [Reopener]. Until then all calls
+// return [plugin.ErrUnavailable] at once, but State, which stays what was known,
+// and Capabilities; those that were under way return it, too, and what they were
+// to change may be changed. What a Chunk lent stays valid until Release.
+//
+// When it is back, first everything that happened to the log unseen is told as
+// Events, in order with all others: Published with the units that calls under way
+// had brought, Truncated and Expired for such calls. Then reads go on. Calls that
+// change the log, and Sync, go on returning ErrUnavailable until
+// [Reopener].Reopened has returned, so that nobody writes by what he knew of the
+// log before. Who writes takes a new office then.
+//
+// A log that comes back with another id or segment size, that ends before what
+// was acknowledged, or after what was ever written, is not gone on with: the store
+// is failed, Events.Failed says what was expected, what was found and what to do,
+// and reads return the same. Acknowledged is what Append returned for, if that
+// survives the death of the process or was published by it, and what Sync or
+// Publish returned for.
+//
 // # Concurrency
 //
 // Append, Publish, Truncate, Reset, Expire and Drop are called by one goroutine

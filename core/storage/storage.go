@@ -167,9 +167,10 @@ type Store interface {
 	// but may rely on their layout when it rebuilds indexes.
 	//
 	// Errors: ErrFenced, ErrGap, ErrTooLarge, ErrReadOnly, ErrFull, ErrFailed,
-	// ErrNotRunning. With any of them nothing of b is in the log; after
-	// ErrFailed that is unknown until the store is opened again. Cancelling
-	// ctx does not undo what was begun.
+	// ErrNotRunning; plugin.ErrUnavailable of a store that is a [Reopener]. With
+	// any of them nothing of b is in the log; after ErrFailed and
+	// ErrUnavailable that is unknown until the store is opened again.
+	// Cancelling ctx does not undo what was begun.
 	Append(ctx context.Context, b *Batch) error
 
 	// Sync returns when everything below end survives power loss; it may make
@@ -271,8 +272,31 @@ type Capabilities struct {
 	RawLog    RawLog
 	Retention Retention
 	KeyIndex  KeyIndex
+	// Reopener is offered by what hosts a store, whatever the store is: no
+	// plugin describes it, and Facets does not name it.
+	Reopener Reopener
 	// Survives is what a returned Append survives without Sync.
 	Survives Survival
+}
+
+// Reopener is the facet of stores that can go away and are opened again by their
+// host, as those in a process of their own are. Package comment, "Going away".
+// Safe for concurrent use.
+type Reopener interface {
+	// Gone waits until the store has gone away and says why, as an error that
+	// matches plugin.ErrUnavailable. It returns at once while Reopened is still
+	// to be called for the last time that it went. Errors beside it:
+	// ErrNotRunning after Shutdown, ctx's.
+	Gone(ctx context.Context) error
+	// Reopened waits until the store is back, and from its return on the store
+	// takes writes again: the caller goes on from State and Offsets, and not from
+	// what it knew. At once nil when the store has not gone.
+	//
+	// plugin.ErrUnavailable: it was tried in vain, the text says why; it is
+	// tried again, and so may the caller. ErrFailed: the log that came back is
+	// another or a shorter one, or the store had failed before; it stays so.
+	// Others: ErrNotRunning after Shutdown, ctx's.
+	Reopened(ctx context.Context) error
 }
 
 // Names of the facets in a plugin.Description.

@@ -4,9 +4,11 @@ package wiretest
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -23,6 +25,7 @@ type Pair struct {
 	server *grpc.Server
 	served []wire.Served
 	gone   chan struct{}
+	failed atomic.Pointer[error]
 	once   sync.Once
 }
 
@@ -138,7 +141,18 @@ func (p *Pair) Gone() <-chan struct{} { return p.gone }
 func (p *Pair) Retired() <-chan struct{} { return nil }
 
 // Cause implements wire.Process.
-func (p *Pair) Cause() error { return plugin.ErrUnavailable }
+func (p *Pair) Cause() error {
+	if why := p.failed.Load(); why != nil {
+		return fmt.Errorf("%w: %w", plugin.ErrUnavailable, *why)
+	}
+	return plugin.ErrUnavailable
+}
+
+// Fail implements wire.Process.
+func (p *Pair) Fail(why error) {
+	p.failed.CompareAndSwap(nil, &why)
+	p.Kill()
+}
 
 // Release implements wire.Process.
 func (p *Pair) Release(bool) {}

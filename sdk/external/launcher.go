@@ -336,6 +336,16 @@ func (p *process) fate() string {
 	return "is gone" + p.epilogue()
 }
 
+// Fail implements wire.Process.
+func (p *process) Fail(why error) {
+	p.l.mu.Lock()
+	if p.hung == "" && p.run.alive() {
+		p.hung = "was killed by its host, because " + why.Error()
+	}
+	p.l.mu.Unlock()
+	_ = p.run.Kill(context.Background())
+}
+
 // epilogue is how the process ended and what it said last.
 func (p *process) epilogue() string {
 	s := p.run.status()

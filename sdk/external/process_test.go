@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -128,23 +129,12 @@ func TestByHand(t *testing.T) {
 	require.Empty(t, out.String())
 }
 
-// killed watches a store whose process is killed.
-type killed struct {
-	failed chan error
-}
-
-func (k *killed) events() storage.Events {
-	k.failed = make(chan error, 10)
-	return storage.Events{Failed: func(err error) { k.failed <- err }}
-}
-
 // TestPluginKilled kills the plugin under load: everybody gets an error at once,
-// and the next store finds what was acknowledged.
+// and the store comes back in another process with what was acknowledged.
 func TestPluginKilled(t *testing.T) {
 	f := factory(t, pebble.Name, "serve")
-	var k killed
-	dir := t.TempDir()
-	s, err := f.Build(t.Context(), params(dir, k.events()), nil)
+	failed := make(chan error, 10)
+	s, err := f.Build(t.Context(), params(t.TempDir(), storage.Events{Failed: func(err error) { failed <- err }}), nil)
 	require.NoError(t, err)
 	require.NoError(t, s.Start(t.Context()))
 	pids := children(t)
@@ -156,16 +146,17 @@ func TestPluginKilled(t *testing.T) {
 	wg.Go(func() {
 		w := storagetest.NewWriter(message.IndexRules{})
 		seq := storagetest.OpenSequencer(t, s, plugin.SystemClock{}, 1)
-		var freed, n int
+		var n int
+		var freed atomic.Int32
 		var end message.Position
 		for ; ; n++ {
 			p := w.Pending([]storagetest.Message{{Queue: message.Queue{Topic: "T"}, UniqueKey: strconv.Itoa(n), Body: make([]byte, 1000)}})
-			p.Free = func(*storage.Batch) { freed++ }
+			p.Free = func(*storage.Batch) { freed.Add(1) }
 			if !requireNil(t, seq.Assign(p, 0)) {
 				return
 			}
 			if err := s.Append(t.Context(), &p.Batches[0]); err != nil {
-				if !errors.Is(err, plugin.ErrUnavailable) || !errors.Is(err, storage.ErrFailed) {
+				if !errors.Is(err, plugin.ErrUnavailable) || errors.Is(err, storage.ErrFailed) {
 					t.Errorf("Append to a plugin that is gone: %v", err)
 				}
 				break
@@ -174,8 +165,8 @@ func TestPluginKilled(t *testing.T) {
 				close(first)
 			}
 		}
-		if freed != n+1 {
-			t.Errorf("%d of %d batches were freed", freed, n+1)
+		if got := int(freed.Load()); got != n+1 {
+			t.Errorf("%d of %d batches were freed", got, n+1)
 		}
 		acked <- end
 	})
@@ -201,23 +192,38 @@ func TestPluginKilled(t *testing.T) {
 	require.NoError(t, child.Kill())
 	wg.Wait()
 	end := <-acked
-	err = <-k.failed
+	again := s.Capabilities().Reopener
+	err = again.Gone(t.Context())
 	require.ErrorIs(t, err, plugin.ErrUnavailable)
 	require.ErrorContains(t, err, "signal: killed")
-	require.ErrorIs(t, s.Sync(t.Context(), 0), storage.ErrFailed)
 	require.ErrorIs(t, s.Sync(t.Context(), 0), plugin.ErrUnavailable)
+	require.NoError(t, again.Reopened(t.Context()))
+	require.NotEqual(t, pids, children(t))
+	require.GreaterOrEqual(t, s.State().Published, end)
+	require.NoError(t, s.Sync(t.Context(), end))
 	_, err = s.Capabilities().KeyIndex.Find(t.Context(), storage.KeyQuery{Topic: "T", Key: "1", Max: 1}, nil)
-	require.ErrorIs(t, err, plugin.ErrUnavailable)
+	require.NoError(t, err)
 	require.NoError(t, s.Shutdown(t.Context()))
 	require.ErrorIs(t, s.Sync(t.Context(), 0), storage.ErrNotRunning)
-	require.Empty(t, k.failed, "Events.Failed is called once")
+	require.Empty(t, failed)
 	require.Empty(t, children(t))
+}
 
-	s, err = f.Build(t.Context(), params(dir, storage.Events{}), nil)
+// TestForgetful: what a store in memory held is gone with its process, which is
+// said, and not gone on with.
+func TestForgetful(t *testing.T) {
+	failed := make(chan error, 10)
+	s := running(t, factory(t, memory.Name, "serve"), storage.Events{Failed: func(err error) { failed <- err }})
+	child, err := os.FindProcess(children(t)[0])
 	require.NoError(t, err)
-	require.NoError(t, s.Start(t.Context()))
-	require.GreaterOrEqual(t, s.State().Published, end)
-	require.NoError(t, s.Shutdown(t.Context()))
+	require.NoError(t, child.Kill())
+	err = <-failed
+	require.ErrorIs(t, err, storage.ErrFailed)
+	for _, want := range []string{memory.Name, "its id", "restart the broker"} {
+		require.ErrorContains(t, err, want)
+	}
+	require.ErrorIs(t, s.Capabilities().Reopener.Reopened(t.Context()), storage.ErrFailed)
+	require.ErrorIs(t, s.Read(t.Context(), storage.ReadRequest{}, &storage.Chunk{}), storage.ErrFailed)
 }
 
 func requireNil(t *testing.T, err error) bool {

@@ -32,6 +32,10 @@ type Process interface {
 	// Cause says why the process is gone, as an error that matches
 	// plugin.ErrUnavailable. It waits a moment for the process to end.
 	Cause() error
+	// Fail ends a process that cannot be relied on any more, for all who use it;
+	// why becomes part of Cause. It does not wait. Nothing happens to one that is
+	// gone.
+	Fail(why error)
 	// Release gives the process back, once per Acquire. Without other users it
 	// ends: at once, or, with linger, when it was not acquired for a while.
 	Release(linger bool)

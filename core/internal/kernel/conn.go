@@ -9,6 +9,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
 )
 
@@ -253,6 +254,9 @@ func CodeOf(err error) int32 {
 	}
 	if c, ok := codes[api.IDOf(err)]; ok {
 		return c
+	}
+	if errors.Is(err, plugin.ErrUnavailable) { // a store that is away: it comes back
+		return command.RespServiceNotAvailable
 	}
 	return command.RespSystemError
 }

@@ -26,6 +26,7 @@ const (
 	OpExpire   Op = "Expire"
 	OpDrop     Op = "Drop"
 	OpFind     Op = "Find"
+	OpReopened Op = "Reopened"
 )
 
 // Call is what a Hook is asked about.
@@ -59,6 +60,9 @@ func Faults(hook Hook) Middleware {
 		}
 		if c.KeyIndex != nil {
 			f.caps.KeyIndex = &keyIndexFaults{c.KeyIndex, hook}
+		}
+		if c.Reopener != nil {
+			f.caps.Reopener = &reopenerFaults{c.Reopener, hook}
 		}
 		return f
 	}
@@ -171,4 +175,14 @@ func (f *keyIndexFaults) Find(ctx context.Context, q storage.KeyQuery, at []mess
 		return err
 	})
 	return out, err
+}
+
+// reopenerFaults leaves Gone alone: it tells of something, and does nothing.
+type reopenerFaults struct {
+	storage.Reopener
+	hook Hook
+}
+
+func (f *reopenerFaults) Reopened(ctx context.Context) error {
+	return f.hook.around(ctx, OpReopened, 0, func() error { return f.Reopener.Reopened(ctx) })
 }

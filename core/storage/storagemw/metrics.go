@@ -50,6 +50,13 @@ func Metrics(p storage.Params, next storage.Store) storage.Store {
 	if c.KeyIndex != nil {
 		m.caps.KeyIndex = &keyIndexMetrics{next: c.KeyIndex, find: op("find")}
 	}
+	if c.Reopener != nil {
+		m.caps.Reopener = &reopenerMetrics{
+			Reopener: c.Reopener,
+			reopens:  s.Meter.Counter("storage_reopens_total", "Times that the store was opened again after its process was gone.", label),
+			attempts: s.Meter.Counter("storage_reopen_failures_total", "Attempts to open the store again that failed.", label),
+		}
+	}
 	return m
 }
 
@@ -224,4 +231,21 @@ func (m *keyIndexMetrics) Find(ctx context.Context, q storage.KeyQuery, at []mes
 	start := m.find.clock.Now()
 	out, err := m.next.Find(ctx, q, at)
 	return out, m.find.done(start, err)
+}
+
+// reopenerMetrics counts; how long it takes is nobody's call.
+type reopenerMetrics struct {
+	storage.Reopener
+	reopens, attempts plugin.Counter
+}
+
+func (m *reopenerMetrics) Reopened(ctx context.Context) error {
+	err := m.Reopener.Reopened(ctx)
+	switch {
+	case err == nil:
+		m.reopens.Add(1)
+	case ctx.Err() == nil:
+		m.attempts.Add(1)
+	}
+	return err
 }

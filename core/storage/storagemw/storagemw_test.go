@@ -37,7 +37,7 @@ func kit() storage.Factory {
 // TestCapabilitiesFields: whoever adds a facet wraps it in every decorator, then
 // raises the number.
 func TestCapabilitiesFields(t *testing.T) {
-	require.Equal(t, 4, reflect.TypeFor[storage.Capabilities]().NumField(),
+	require.Equal(t, 5, reflect.TypeFor[storage.Capabilities]().NumField(),
 		"storage.Capabilities has a new field: wrap it in metrics.go and faults.go, test that here, then change this number")
 }
 
@@ -283,6 +283,43 @@ func TestFaults(t *testing.T) {
 		return nil
 	})(storage.Params{}, storagetest.Nop{})
 	require.ErrorIs(t, refused.Start(ctx), broken)
+}
+
+// leaving is a store that went away and is back when it is asked a second time.
+type leaving struct {
+	storagetest.Nop
+	asked int
+}
+
+func (l *leaving) Capabilities() storage.Capabilities { return storage.Capabilities{Reopener: l} }
+func (l *leaving) Gone(context.Context) error         { return plugin.ErrUnavailable }
+func (l *leaving) Reopened(context.Context) error {
+	if l.asked++; l.asked == 1 {
+		return plugin.ErrUnavailable
+	}
+	return nil
+}
+
+// TestReopener: a store that goes away does so behind decorators, too.
+func TestReopener(t *testing.T) {
+	m := newMeter()
+	p := storage.Params{Settings: plugin.Settings{Name: "x", Meter: m}}
+	broken := errors.New("broken")
+	calls := 0
+	faults := storagemw.Faults(func(_ context.Context, c storagemw.Call) error {
+		require.Equal(t, storagemw.OpReopened, c.Op)
+		if calls++; calls == 1 {
+			return broken
+		}
+		return nil
+	})
+	r := storagemw.Metrics(p, faults(p, &leaving{})).Capabilities().Reopener
+	require.ErrorIs(t, r.Gone(t.Context()), plugin.ErrUnavailable)
+	require.ErrorIs(t, r.Reopened(t.Context()), broken)
+	require.ErrorIs(t, r.Reopened(t.Context()), plugin.ErrUnavailable)
+	require.NoError(t, r.Reopened(t.Context()))
+	require.InDelta(t, 1, m.counts["storage_reopens_total"], 0.1)
+	require.InDelta(t, 2, m.counts["storage_reopen_failures_total"], 0.1)
 }
 
 func TestWrapPassesErrors(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 
 // commitLoop is the group commit of SYNC_FLUSH: one flush for all that wait,
 // then Publish, then the outcomes.
-func (s *Solo) commitLoop(watch plugin.Timer) {
-	defer s.wg.Done()
+func (s *Solo) commitLoop(o office, watch plugin.Timer) {
+	defer close(o.over)
 	defer watch.Stop()
 	every := s.watch()
 	flushed := make(chan error, 1)
@@ -23,8 +23,8 @@ func (s *Solo) commitLoop(watch plugin.Timer) {
 		last := false
 		select {
 		case <-s.work:
-			s.gather(grace)
-		case <-s.quit:
+			s.gather(o, grace)
+		case <-o.quit:
 			last = true // after it nothing is appended
 		}
 		// The flush runs beside this goroutine, which meanwhile tells those
@@ -52,7 +52,7 @@ func (s *Solo) commitLoop(watch plugin.Timer) {
 // those who waited meanwhile would take turns, each flush for one half. It ends
 // when as many wait as were in line at the last flush, or after a quarter of a
 // flush's time.
-func (s *Solo) gather(grace plugin.Timer) {
+func (s *Solo) gather(o office, grace plugin.Timer) {
 	s.mu.Lock()
 	d := s.flushTime / gatherPart
 	s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *Solo) gather(grace plugin.Timer) {
 		case <-s.work:
 		case <-grace.C():
 			return
-		case <-s.quit:
+		case <-o.quit:
 			return
 		}
 	}
@@ -85,8 +85,8 @@ const gatherPart = 4
 func (s *Solo) watch() time.Duration { return max(s.timeout/4, 1) }
 
 // flushWaiting flushes and publishes everything that waited when it began. After
-// a failure it does neither ever again: a second flush may succeed although the
-// first one's bytes are lost.
+// a failure it does neither again in this office: a second flush may succeed
+// although the first one's bytes are lost.
 func (s *Solo) flushWaiting() error {
 	s.mu.Lock()
 	n, failed := len(s.waiting), s.failed

@@ -30,17 +30,21 @@ type Solo struct {
 	// roles makes calls of OnRole come one at a time.
 	roles sync.Mutex
 
+	// life ends with Shutdown; it bounds waiting for a store that is away.
+	life context.Context
+	end  context.CancelFunc
+
 	mu       sync.Mutex
 	running  bool
 	role     replication.Role
-	failed   error   // of the log; it is never written or flushed again
+	failed   error   // of the log; it is not written or flushed again in this office
 	waiting  []entry // SYNC_FLUSH: ordered, not settled, in log order
 	answered int     // of waiting, told already
 	inLine   int     // groups of waiting that are not told
 	expected int     // inLine when the last flush was settled: see gather
 	// flushTime is what a flush takes, on average.
 	flushTime time.Duration
-	office    context.CancelFunc
+	office    office
 	over      chan struct{} // closed when everything is answered; nil before Start
 
 	// tell makes outcomes come in log order and one at a time; it is taken
@@ -49,12 +53,21 @@ type Solo struct {
 
 	ready []entry // of settle, which the commit loop alone calls
 
-	work chan struct{} // something waits for a flush
-	quit chan struct{}
-	wg   sync.WaitGroup
+	work chan struct{}  // something waits for a flush
+	wg   sync.WaitGroup // of watchStore
+	// tells are calls of OnRole by whom endOffice waits for.
+	tells sync.WaitGroup
 
 	flushes  plugin.Histogram
 	timeouts plugin.Counter
+}
+
+// office is one office of this node: with a store that goes away and comes back
+// there are several, each of a term of its own.
+type office struct {
+	end  context.CancelFunc // of the context that OnRole got
+	quit chan struct{}      // closed when its loop is to end
+	over chan struct{}      // closed when that has ended
 }
 
 // entry is a run of groups of a Pending that waits for its outcome. When it was
@@ -83,29 +96,54 @@ func New(_ context.Context, p replication.Params, cfg Config) (*Solo, error) {
 		timeout:  time.Duration(cfg.SyncFlushTimeoutMs) * time.Millisecond,
 		raw:      p.Store.Capabilities().RawLog,
 		work:     make(chan struct{}, 1),
-		quit:     make(chan struct{}),
 		flushes:  p.Meter.Histogram("flush_seconds", "Time of one flush of the log, as its waiters see it."),
 		timeouts: p.Meter.Counter("flush_timeouts_total", "Writes answered FLUSH_DISK_TIMEOUT."),
 	}
+	s.life, s.end = context.WithCancel(context.Background())
 	if s.sync && s.raw == nil {
 		return nil, fmt.Errorf("flushDiskType %s needs the storage facet %s, which this store does not offer; choose another store or %s", SyncFlush, storage.FacetRawLog, AsyncFlush)
 	}
 	return s, nil
 }
 
-// Start takes office. What an unclean end left unpublished is flushed and
-// published first: it is whole, and nobody can have been told that it failed.
+// Start takes office.
 func (s *Solo) Start(ctx context.Context) error {
+	s.mu.Lock()
+	s.running, s.over = true, make(chan struct{})
+	s.mu.Unlock()
+	if err := s.takeOffice(ctx); err != nil {
+		_ = s.Shutdown(context.WithoutCancel(ctx))
+		return err
+	}
+	if away := s.p.Store.Capabilities().Reopener; away != nil {
+		s.wg.Add(1)
+		go s.watchStore(away)
+	}
+	return nil
+}
+
+// takeOffice begins the next office. What the last one, or an unclean end, left
+// unpublished is flushed and published first: it is whole, and nobody can have
+// been told that it failed. Nothing may be appended meanwhile, and no office may
+// be under way.
+func (s *Solo) takeOffice(ctx context.Context) error {
+	s.mu.Lock()
+	s.failed = nil
+	s.mu.Unlock()
 	st := s.p.Store.State()
 	if st.Published != st.Tail {
 		if s.raw == nil {
 			return fmt.Errorf("the log is published up to %d but ends at %d, and the store cannot publish it", st.Published, st.Tail)
 		}
-		if err := s.p.Store.Sync(ctx, st.Tail); err != nil {
-			return fmt.Errorf("flushing the unpublished end of the log: %w", err)
+		err := s.p.Store.Sync(ctx, st.Tail)
+		if err != nil {
+			err = fmt.Errorf("flushing the unpublished end of the log: %w", err)
+		} else if err = s.raw.Publish(ctx, st.Tail); err != nil {
+			err = fmt.Errorf("publishing the end of the log: %w", err)
 		}
-		if err := s.raw.Publish(ctx, st.Tail); err != nil {
-			return fmt.Errorf("publishing the end of the log: %w", err)
+		if err != nil {
+			s.fail(err) // a flush is not tried twice
+			return err
 		}
 		st = s.p.Store.State()
 	}
@@ -115,42 +153,54 @@ func (s *Solo) Start(ctx context.Context) error {
 	}
 	// A term is above those that the store has seen. It forgets them when it is
 	// opened, and there is nobody to fence.
-	term := s.p.Sequencer.Term() + 1
-	if err := s.p.Sequencer.Open(term, st, ends.Answers); err != nil {
+	r := replication.Role{Kind: replication.RoleLeader, Term: s.p.Sequencer.Term() + 1}
+	if err := s.p.Sequencer.Open(r.Term, st, ends.Answers); err != nil {
 		return err
 	}
-	office, end := context.WithCancel(context.Background())
-	r := replication.Role{Kind: replication.RoleLeader, Term: term}
+	in, end := context.WithCancel(context.Background())
+	o := office{end: end, quit: make(chan struct{}), over: make(chan struct{})}
 	s.mu.Lock()
-	s.running, s.role, s.office, s.over = true, r, end, make(chan struct{})
+	s.role, s.office = r, o
 	s.mu.Unlock()
-	s.wg.Add(1)
 	if s.sync {
-		go s.commitLoop(s.p.Clock.NewTimer(s.watch()))
+		go s.commitLoop(o, s.p.Clock.NewTimer(s.watch()))
 	} else {
-		go s.flushLoop(s.p.Clock.NewTimer(s.every))
+		go s.flushLoop(o, s.p.Clock.NewTimer(s.every))
 	}
-	if err := s.takeOffice(ctx, office, end, r); err != nil {
-		_ = s.Shutdown(context.WithoutCancel(ctx))
-		return err
-	}
-	return nil
-}
-
-// takeOffice tells the engine. A Start that is given up ends the office, too;
-// afterwards it lives on.
-func (s *Solo) takeOffice(ctx, office context.Context, end context.CancelFunc, r replication.Role) error {
-	if s.p.OnRole == nil {
-		return nil
-	}
+	// An attempt that is given up ends the office, too; afterwards it lives on.
 	stop := context.AfterFunc(ctx, end)
-	s.roles.Lock()
-	err := s.p.OnRole(office, r)
-	s.roles.Unlock()
+	err := s.tellRole(in)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
 	return err
+}
+
+// tellRole tells the engine the role that is in force now.
+func (s *Solo) tellRole(ctx context.Context) error {
+	if s.p.OnRole == nil {
+		return nil
+	}
+	s.roles.Lock()
+	defer s.roles.Unlock()
+	return s.p.OnRole(ctx, s.Role())
+}
+
+// endOffice ends what the office under way still does: the last Append is
+// through, what it brought is flushed if that can be, and all of it is answered.
+func (s *Solo) endOffice() {
+	s.mu.Lock()
+	o := s.office
+	s.office = office{}
+	s.mu.Unlock()
+	if o.end == nil {
+		return
+	}
+	s.turn.Lock()
+	close(o.quit)
+	s.turn.Unlock()
+	<-o.over
+	o.end()
 }
 
 // Shutdown flushes what was appended, answers it and ends the office.
@@ -164,12 +214,11 @@ func (s *Solo) Shutdown(ctx context.Context) error {
 	}
 	if first {
 		go func() {
-			s.turn.Lock() // the last Append is through
-			close(s.quit)
-			s.turn.Unlock()
-			s.wg.Wait()
+			s.end()
+			s.wg.Wait() // nobody begins an office any more
+			s.endOffice()
+			s.tells.Wait()
 			s.mu.Lock()
-			s.office()
 			s.role = replication.Role{}
 			s.mu.Unlock()
 			close(over)
@@ -286,37 +335,40 @@ func (s *Solo) undo(p *replication.Pending, i int, err error) (stored int, end m
 	return stored, s.p.Sequencer.Tail()
 }
 
-// readOnly ends the office as far as writes go; the first cause counts.
+// readOnly ends the office as far as writes go. A store that is away is watched
+// by somebody who goes on from here.
 func (s *Solo) readOnly(cause error) {
-	s.mu.Lock()
-	if s.failed != nil {
-		s.mu.Unlock()
+	if !s.fail(cause) || s.goneAway(cause) {
 		return
 	}
-	s.failed = cause
-	s.role.ReadOnly = "the log failed and takes no writes until the broker is restarted: " + cause.Error()
-	r := s.role
-	s.office()
-	// Whoever calls is counted by wg, or holds the turn, so Shutdown still waits.
-	s.wg.Add(1)
-	s.mu.Unlock()
 	s.p.Logger.Error("the log failed, this broker is read-only now", "error", cause)
 	// In a goroutine of its own: the engine's hooks must not run in the turn of
-	// the log, which this may be.
-	go func() {
-		defer s.wg.Done()
-		if s.p.OnRole == nil {
-			return
-		}
-		s.roles.Lock()
-		defer s.roles.Unlock()
-		if err := s.p.OnRole(context.Background(), r); err != nil {
-			s.p.Logger.Error("telling the engine that this broker is read-only", "error", err)
-		}
-	}()
+	// the log, which this may be. endOffice waits for whoever calls, so that
+	// Shutdown waits for this, too.
+	s.tells.Go(s.tellReadOnly)
 }
 
-// failure is why the log is not flushed any more; nil while it is.
+// fail notes why the log is not written any more in this office; the first cause
+// counts.
+func (s *Solo) fail(cause error) (first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed != nil {
+		return false
+	}
+	s.failed = cause
+	if s.office.end != nil {
+		s.office.end()
+	}
+	if s.goneAway(cause) {
+		s.role.ReadOnly = awayText(cause)
+	} else {
+		s.role.ReadOnly = "the log failed and takes no writes until the broker is restarted: " + cause.Error()
+	}
+	return true
+}
+
+// failure is why the log is not flushed in this office any more; nil while it is.
 func (s *Solo) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -324,15 +376,15 @@ func (s *Solo) failure() error {
 }
 
 // flushLoop flushes every interval (ASYNC_FLUSH), and once more at the end.
-func (s *Solo) flushLoop(t plugin.Timer) {
-	defer s.wg.Done()
+func (s *Solo) flushLoop(o office, t plugin.Timer) {
+	defer close(o.over)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C():
 			t.Reset(s.every)
 			s.flush()
-		case <-s.quit:
+		case <-o.quit:
 			s.flush()
 			return
 		}

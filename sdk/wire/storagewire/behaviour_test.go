@@ -15,7 +15,6 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
-	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
 )
@@ -23,12 +22,33 @@ import (
 // scripted is a store whose behaviour a test writes. It offers RawLog.
 type scripted struct {
 	storagetest.Nop
-	p        storage.Params
-	mu       sync.Mutex
-	state    storage.State
+	p     storage.Params
+	mu    sync.Mutex
+	state storage.State
+	script
+	started func(*scripted)
+	killed  chan struct{}
+}
+
+// script is what a store does; a test may change it while the store runs.
+type script struct {
+	survives storage.Survival
 	appended func(context.Context, *scripted, *storage.Batch) error
 	publish  func(*scripted, message.Position) error
 	block    func(context.Context) error // Truncate, Sync, Read
+}
+
+// is the script that is in force.
+func (s *scripted) is() script {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.script
+}
+
+func (s *scripted) does(change func(*script)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.script)
 }
 
 type none struct{}
@@ -39,6 +59,13 @@ func (s *scripted) State() storage.State {
 	return s.state
 }
 
+func (s *scripted) Start(context.Context) error {
+	if s.started != nil {
+		s.started(s)
+	}
+	return nil
+}
+
 func (s *scripted) set(change func(*storage.State)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,8 +73,8 @@ func (s *scripted) set(change func(*storage.State)) {
 }
 
 func (s *scripted) Append(ctx context.Context, b *storage.Batch) error {
-	if s.appended != nil {
-		if err := s.appended(ctx, s, b); err != nil {
+	if appended := s.is().appended; appended != nil {
+		if err := appended(ctx, s, b); err != nil {
 			b.Done()
 			return err
 		}
@@ -64,14 +91,15 @@ func (s *scripted) Read(ctx context.Context, _ storage.ReadRequest, c *storage.C
 }
 
 func (s *scripted) wait(ctx context.Context) error {
-	if s.block == nil {
+	block := s.is().block
+	if block == nil {
 		return nil
 	}
-	return s.block(ctx)
+	return block(ctx)
 }
 
 func (s *scripted) Capabilities() storage.Capabilities {
-	return storage.Capabilities{RawLog: rawOf{s}}
+	return storage.Capabilities{RawLog: rawOf{s}, Survives: s.survives}
 }
 
 type rawOf struct{ s *scripted }
@@ -86,23 +114,20 @@ func (r rawOf) Truncate(ctx context.Context, at message.Position) error {
 }
 func (r rawOf) Reset(context.Context, message.Position, []message.Unit) error { return nil }
 func (r rawOf) Publish(_ context.Context, upTo message.Position) error {
-	return r.s.publish(r.s, upTo)
+	return r.s.is().publish(r.s, upTo)
 }
 
-// script makes a running store over the wire; the other value is the store in
+// start makes a running store over the wire; the other value is the store in
 // the plugin.
-func script(t *testing.T, newPair maker, e storage.Events, fill func(*scripted)) (storage.Store, *scripted) {
+func start(t *testing.T, newPair maker, e storage.Events, fill func(*scripted)) (storage.Store, *scripted) {
 	t.Helper()
 	var last *scripted
-	f := storage.NewFactory("scripted", func(none) plugin.Description { return plugin.Description{Facets: []string{storage.FacetRawLog}} },
-		func() none { return none{} },
-		func(_ context.Context, p storage.Params, _ none) (*scripted, error) {
-			last = &scripted{p: p, state: storage.State{LogID: "l", Segment: p.Segment}}
-			if fill != nil {
-				fill(last)
-			}
-			return last, nil
-		})
+	f := scriptedFactory(func(s *scripted) {
+		last = s
+		if fill != nil {
+			fill(last)
+		}
+	})
 	s, err := storagewire.NewFactory("scripted", newPair(t, f)).Build(t.Context(), storage.Params{
 		Settings: plugin.Settings{Name: "s"}.WithDefaults(), Segment: 1 << 20, Publish: storage.Explicit, Events: e,
 	}, nil)
@@ -110,6 +135,18 @@ func script(t *testing.T, newPair maker, e storage.Events, fill func(*scripted))
 	require.NoError(t, s.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, s.Shutdown(context.WithoutCancel(t.Context()))) })
 	return s, last
+}
+
+// scriptedFactory makes factories of scripted stores with an empty log, which
+// made changes.
+func scriptedFactory(made func(*scripted)) storage.Factory {
+	return storage.NewFactory("scripted", func(none) plugin.Description { return plugin.Description{Facets: []string{storage.FacetRawLog}} },
+		func() none { return none{} },
+		func(_ context.Context, p storage.Params, _ none) (*scripted, error) {
+			s := &scripted{p: p, state: storage.State{LogID: "l", Segment: p.Segment}, killed: make(chan struct{})}
+			made(s)
+			return s, nil
+		})
 }
 
 func oneBatch(at message.Position, free func(*storage.Batch)) *storage.Batch {
@@ -124,7 +161,7 @@ func TestErrorsOfAppend(t *testing.T) { everyWay(t, errorsOfAppend) }
 
 func errorsOfAppend(t *testing.T, newPair maker) {
 	causes := make(chan error, 1)
-	s, _ := script(t, newPair, storage.Events{}, func(s *scripted) {
+	s, _ := start(t, newPair, storage.Events{}, func(s *scripted) {
 		s.appended = func(context.Context, *scripted, *storage.Batch) error { return <-causes }
 	})
 	for _, cause := range []error{storage.ErrFull, storage.ErrFenced, storage.ErrGap, storage.ErrTooLarge, storage.ErrReadOnly, storage.ErrFailed} {
@@ -143,7 +180,7 @@ func TestContextsCross(t *testing.T) { everyWay(t, contextsCross) }
 
 func contextsCross(t *testing.T, newPair maker) {
 	entered, left := make(chan struct{}), make(chan error, 1)
-	s, _ := script(t, newPair, storage.Events{}, func(s *scripted) {
+	s, _ := start(t, newPair, storage.Events{}, func(s *scripted) {
 		s.block = func(ctx context.Context) error {
 			entered <- struct{}{}
 			<-ctx.Done()
@@ -213,7 +250,7 @@ func eventsInOrder(t *testing.T, newPair maker) {
 		Expired:   func(message.Position) { note("expired") },
 		Failed:    func(err error) { failed <- err },
 	}
-	s, inner := script(t, newPair, e, func(s *scripted) {
+	s, inner := start(t, newPair, e, func(s *scripted) {
 		s.publish = func(s *scripted, upTo message.Position) error {
 			s.p.Events.Expired(0)
 			s.set(func(st *storage.State) { st.Published = upTo })
@@ -249,7 +286,7 @@ func unitsOfTheLogBefore(t *testing.T, newPair maker) {
 	before := []message.Unit{{Queue: message.Queue{Topic: "old", ID: 1}, At: 0, Size: 50}, {Queue: message.Queue{Topic: "old", ID: 1}, At: 50, Size: 50}}
 	var got []message.Unit
 	freed := 0
-	s, _ := script(t, newPair, storage.Events{Published: func(_ message.Position, u []message.Unit) { got = append(got, u...) }}, func(s *scripted) {
+	s, _ := start(t, newPair, storage.Events{Published: func(_ message.Position, u []message.Unit) { got = append(got, u...) }}, func(s *scripted) {
 		s.state.Tail = 100
 		s.publish = func(s *scripted, upTo message.Position) error {
 			s.set(func(st *storage.State) { st.Published = upTo })
@@ -275,7 +312,7 @@ func unitsOfTheLogBefore(t *testing.T, newPair maker) {
 func TestDamageIsSeen(t *testing.T) { everyWay(t, damageIsSeen) }
 
 func damageIsSeen(t *testing.T, newPair maker) {
-	s, inner := script(t, newPair, storage.Events{}, nil)
+	s, inner := start(t, newPair, storage.Events{}, nil)
 	d := []storage.Damage{{From: 1, To: 2, File: "f", Reason: "r"}}
 	inner.set(func(st *storage.State) { st.Damaged = d })
 	require.NoError(t, s.Append(t.Context(), oneBatch(0, nil)))
@@ -284,33 +321,6 @@ func damageIsSeen(t *testing.T, newPair maker) {
 	inner.set(func(st *storage.State) { st.Damaged = nil })
 	require.NoError(t, s.Sync(t.Context(), 0))
 	require.Empty(t, s.State().Damaged)
-}
-
-// TestConnectionLost: the plugin's half ends without a word.
-func TestConnectionLost(t *testing.T) { everyWay(t, connectionLost) }
-
-func connectionLost(t *testing.T, newPair maker) {
-	p := newPair(t, memory.NewFactory())
-	failed := make(chan error, 2)
-	s, err := storagewire.NewFactory(memory.Name, p).Build(t.Context(), storage.Params{
-		Settings: plugin.Settings{}.WithDefaults(), Segment: 1 << 20,
-		Events: storage.Events{Failed: func(err error) { failed <- err }},
-	}, nil)
-	require.NoError(t, err)
-	require.NoError(t, s.Start(t.Context()))
-	require.NoError(t, p.stores.Close(t.Context()))
-	require.ErrorIs(t, <-failed, plugin.ErrUnavailable)
-	freed := 0
-	err = s.Append(t.Context(), oneBatch(0, func(*storage.Batch) { freed++ }))
-	require.ErrorIs(t, err, plugin.ErrUnavailable)
-	require.ErrorIs(t, err, storage.ErrFailed)
-	require.Equal(t, 1, freed)
-	require.ErrorIs(t, s.Sync(t.Context(), 0), storage.ErrFailed)
-	err = s.Read(t.Context(), storage.ReadRequest{}, &storage.Chunk{})
-	require.ErrorIs(t, err, plugin.ErrUnavailable)
-	require.NotErrorIs(t, err, storage.ErrFailed)
-	require.NoError(t, s.Shutdown(t.Context()))
-	require.Empty(t, failed)
 }
 
 // TestFacetsMustAgree: a plugin that describes itself wrongly is refused.

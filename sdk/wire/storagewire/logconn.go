@@ -2,12 +2,13 @@ package storagewire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
@@ -15,8 +16,8 @@ import (
 
 // logConn carries the calls that change the log, one at a time. The caller
 // itself writes the request and reads the answer: no goroutine is woken between.
+// It is used with store.log held.
 type logConn struct {
-	mu     sync.Mutex
 	send   data.Sender
 	in     *data.Reader
 	out    []byte
@@ -42,34 +43,49 @@ func timeout(ctx context.Context) (int64, error) {
 
 // Append implements storage.Store.
 func (s *store) Append(ctx context.Context, b *storage.Batch) error {
-	s.log.mu.Lock()
-	defer s.log.mu.Unlock()
-	err := s.running(ctx)
+	s.log.Lock()
+	defer s.log.Unlock()
+	c, err := s.writing(ctx)
 	var left int64
 	if err == nil {
 		left, err = timeout(ctx)
 	}
 	if err != nil {
 		b.Done()
-		return writeError(err)
-	}
-	s.pend.Lock()
-	s.pend.list = append(s.pend.list, waiting{b.End(), b.Units, b})
-	s.pend.Unlock()
-	s.log.out = data.PutBatch(data.Begin(s.log.out[:0]), &s.log.topics, b)
-	if err := s.exchange(kindAppend, s.last.Add(1), left, b.Buf); err != nil {
-		s.takeBack(b)
 		return err
 	}
+	end := b.End()
+	s.st.Lock()
+	s.st.ack.written = max(s.st.ack.written, end)
+	s.st.Unlock()
+	s.pend.Lock()
+	s.pend.list = append(s.pend.list, waiting{end, b.Units, b})
+	s.pend.Unlock()
+	c.log.out = data.PutBatch(data.Begin(c.log.out[:0]), &c.log.topics, b)
+	err = c.exchange(kindAppend, c.last.Add(1), left, b.Buf)
+	if err != nil {
+		s.takeBack(b, c.cause.Load() != nil)
+		return err
+	}
+	s.st.Lock()
+	s.st.ack.tail = max(s.st.ack.tail, end)
+	if s.p.Publish == storage.Immediate {
+		s.st.ack.published = max(s.st.ack.published, end)
+	}
+	s.st.Unlock()
 	return nil
 }
 
-// takeBack frees the batch of a failed Append.
-func (s *store) takeBack(b *storage.Batch) {
+// takeBack frees the batch of a failed Append; it may be in the log all the same
+// when the process died over it.
+func (s *store) takeBack(b *storage.Batch, died bool) {
 	s.pend.Lock()
 	n := len(s.pend.list)
 	mine := n > 0 && s.pend.list[n-1].batch == b
 	if mine {
+		if died {
+			s.keep(s.pend.list[n-1].units)
+		}
 		s.pend.list[n-1] = waiting{}
 		s.pend.list = s.pend.list[:n-1]
 	}
@@ -80,9 +96,9 @@ func (s *store) takeBack(b *storage.Batch) {
 }
 
 // exchange sends the request in log.out, followed by tail, and waits for the
-// answer; log.mu is held. Events that belong to the call have returned then.
-func (s *store) exchange(k data.Kind, id uint64, left int64, tail []byte) error {
-	l := &s.log
+// answer; store.log is held. Events that belong to the call have returned then.
+func (c *session) exchange(k data.Kind, id uint64, left int64, tail []byte) error {
+	l := &c.log
 	data.Finish(l.out, 0, k, id, left, len(tail))
 	var err error
 	if len(tail) > 0 {
@@ -94,19 +110,19 @@ func (s *store) exchange(k data.Kind, id uint64, left int64, tail []byte) error 
 		l.out = nil
 	}
 	if err != nil {
-		return writeError(s.gone(err))
+		return c.gone(err)
 	}
 	for {
 		h, body, err := l.in.Next()
 		if err != nil {
-			return writeError(s.gone(err))
+			return c.gone(err)
 		}
 		if h.Kind == kindEvent {
 			e, err := readEvent(body)
 			if err != nil {
-				return writeError(s.gone(err))
+				return c.gone(err)
 			}
-			s.event(h.ID, &e)
+			c.event(h.ID, &e)
 			continue
 		}
 		o, err := readOutcome(body)
@@ -114,37 +130,43 @@ func (s *store) exchange(k data.Kind, id uint64, left int64, tail []byte) error 
 			err = fmt.Errorf("%w: answer %d of kind %d to call %d", data.ErrFrame, h.ID, h.Kind, id)
 		}
 		if err != nil {
-			return writeError(s.gone(err))
+			return c.gone(err)
 		}
-		stale := s.note(&o.marks)
-		if o.own != 0 {
-			s.deliverOwn(o.own, o.upTo)
+		stale := c.note(&o.marks)
+		if o.own != 0 && !c.deliverOwn(o.own, o.upTo) {
+			if why := c.cause.Load(); why != nil {
+				return *why // what it published is told when the store is open again
+			}
 		}
 		if stale {
-			s.refresh(context.Background())
+			c.refresh(context.Background())
 		}
-		return o.err
+		return writeError(o.err)
 	}
 }
 
-// deliverOwn is deliver for what came through this connection.
-func (s *store) deliverOwn(seq uint64, upTo message.Position) {
-	s.deliver(seq, func() { s.published(upTo, true) })
+// writeError is the other end's word on a write. plugin.ErrUnavailable by itself
+// would be taken for the end of a process.
+func writeError(err error) error {
+	if errors.Is(err, plugin.ErrUnavailable) && !errors.Is(err, storage.ErrFailed) {
+		return fmt.Errorf("%w: %w", storage.ErrFailed, err)
+	}
+	return err
 }
 
-// change does a call whose body is in log.out; log.mu is held. When ctx ends,
+// change does a call whose body is in log.out; store.log is held. When ctx ends,
 // the plugin is told, and what it says is the outcome.
-func (s *store) change(ctx context.Context, k data.Kind) error {
+func (c *session) change(ctx context.Context, k data.Kind) error {
 	left, err := timeout(ctx)
 	if err != nil {
 		return err
 	}
-	id := s.last.Add(1)
+	id := c.last.Add(1)
 	if ctx.Done() != nil && k != kindPublish { // which waits for nobody
-		stop := context.AfterFunc(ctx, func() { s.cancel(id, 1) })
+		stop := context.AfterFunc(ctx, func() { c.cancel(id, 1) })
 		defer stop()
 	}
-	return wire.OfCall(ctx, s.exchange(k, id, left, nil))
+	return wire.OfCall(ctx, c.exchange(k, id, left, nil))
 }
 
 // rawLog is the facet.
@@ -170,29 +192,67 @@ func (r rawLog) Truncate(ctx context.Context, at message.Position) error {
 
 // move does the calls whose argument is a position.
 func (s *store) move(ctx context.Context, k data.Kind, at message.Position) error {
-	s.log.mu.Lock()
-	defer s.log.mu.Unlock()
-	if err := s.running(ctx); err != nil {
-		return writeError(err)
+	s.log.Lock()
+	defer s.log.Unlock()
+	c, err := s.writing(ctx)
+	if err != nil {
+		return err
 	}
-	s.log.out = data.PutInt(data.Begin(s.log.out[:0]), at)
-	err := s.change(ctx, k)
+	if k == kindTruncate {
+		s.intend(&at, nil)
+	}
+	c.log.out = data.PutInt(data.Begin(c.log.out[:0]), at)
+	err = c.change(ctx, k)
+	s.settle(c, func(a *acked) {
+		switch {
+		case err != nil:
+		case k == kindPublish:
+			a.published = max(a.published, at)
+		case k == kindTruncate:
+			a.cut(at)
+		}
+	})
 	if err == nil && k == kindTruncate {
 		s.free(at)
 	}
 	return err
 }
 
+// intend notes what a call that cuts the log is about to do.
+func (s *store) intend(cut, reset *message.Position) {
+	s.st.Lock()
+	defer s.st.Unlock()
+	s.st.ack.cutting, s.st.ack.resetting = cut, reset
+}
+
+// settle notes what a call did, if its process lived to say so.
+func (s *store) settle(c *session, f func(*acked)) {
+	if c.cause.Load() != nil {
+		return
+	}
+	s.st.Lock()
+	defer s.st.Unlock()
+	f(&s.st.ack)
+	s.st.ack.cutting, s.st.ack.resetting = nil, nil
+}
+
 // Reset implements storage.RawLog.
 func (r rawLog) Reset(ctx context.Context, first message.Position, ends []message.Unit) error {
 	s := r.s
-	s.log.mu.Lock()
-	defer s.log.mu.Unlock()
-	if err := s.running(ctx); err != nil {
-		return writeError(err)
+	s.log.Lock()
+	defer s.log.Unlock()
+	c, err := s.writing(ctx)
+	if err != nil {
+		return err
 	}
-	s.log.out = data.PutEnds(data.PutInt(data.Begin(s.log.out[:0]), first), ends)
-	err := s.change(ctx, kindReset)
+	s.intend(nil, &first)
+	c.log.out = data.PutEnds(data.PutInt(data.Begin(c.log.out[:0]), first), ends)
+	err = c.change(ctx, kindReset)
+	s.settle(c, func(a *acked) {
+		if err == nil {
+			*a = acked{tail: first, published: first, synced: first, written: first}
+		}
+	})
 	if err == nil {
 		s.free(0)
 	}

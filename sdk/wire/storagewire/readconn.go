@@ -50,85 +50,82 @@ func (c *call) Release() { c.release() }
 
 // ask sends the request in out, which it takes, and waits for the answer. When
 // ctx ends first, the plugin is told and nobody waits for it.
-func (s *store) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, error) {
+func (c *session) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, error) {
 	defer data.GiveBuffer(out)
-	if err := s.running(ctx); err != nil {
-		return nil, err
-	}
 	left, err := timeout(ctx)
 	if err != nil {
 		return nil, err
 	}
-	id, c := s.last.Add(1), calls.Get().(*call)
+	id, a := c.last.Add(1), calls.Get().(*call)
 	data.Finish(*out, 0, k, id, left, 0)
-	r := &s.read
+	r := &c.read
 	r.mu.Lock()
 	if err := r.over; err != nil {
 		r.mu.Unlock()
-		c.release()
+		a.release()
 		return nil, err
 	}
-	r.wait[id] = c
+	r.wait[id] = a
 	r.mu.Unlock()
 	if err := r.send.Send(*out); err != nil {
-		_ = s.gone(err) // the reader ends all calls
+		_ = c.gone(err) // the reader ends all calls
 	}
 	select {
-	case <-c.done:
+	case <-a.done:
 	case <-ctx.Done():
 		r.mu.Lock()
 		_, mine := r.wait[id]
 		delete(r.wait, id)
 		r.mu.Unlock()
 		if mine {
-			c.release()
-			s.cancel(id, 0)
+			a.release()
+			c.cancel(id, 0)
 			return nil, ctx.Err()
 		}
-		<-c.done // the answer is on its way into c
+		<-a.done // the answer is on its way into a
 	}
-	if c.err != nil {
-		err := c.err
-		c.release()
+	if a.err != nil {
+		err := a.err
+		a.release()
 		return nil, err
 	}
-	if c.kind == kindFailed {
-		err, bad := readFailure(*c.body)
-		c.release()
+	if a.kind == kindFailed {
+		err, bad := readFailure(*a.body)
+		a.release()
 		if bad != nil || err == nil {
-			return nil, s.gone(fmt.Errorf("%w: an answer that failed without an error (%w)", data.ErrFrame, bad))
+			return nil, c.gone(fmt.Errorf("%w: an answer that failed without an error (%w)", data.ErrFrame, bad))
 		}
 		return nil, wire.OfCall(ctx, err)
 	}
-	return c, nil
+	return a, nil
 }
 
 // cancel tells the plugin that nobody waits for a call; onLog is 1 for one of
 // the log connection.
-func (s *store) cancel(id uint64, onLog int64) {
+func (c *session) cancel(id uint64, onLog int64) {
 	out := data.Begin(nil)
 	data.Finish(out, 0, kindCancel, id, onLog, 0)
-	_ = s.read.send.Send(out) // a broken connection ends the call anyway
+	_ = c.read.send.Send(out) // a broken connection ends the call anyway
 }
 
 // reader hands out the answers until the connection ends.
-func (s *store) reader() {
-	r := &s.read
-	err := s.readAnswers()
-	err = s.gone(err)
+func (c *session) reader() {
+	r := &c.read
+	err := c.readAnswers()
+	err = c.gone(err)
 	r.mu.Lock()
 	r.over = err
 	all := r.wait
 	r.wait = map[uint64]*call{}
 	r.mu.Unlock()
-	for _, c := range all {
-		c.err = err
-		c.done <- struct{}{}
+	for _, a := range all {
+		a.err = err
+		a.done <- struct{}{}
 	}
 }
 
-func (s *store) readAnswers() error {
-	r := &s.read
+func (c *session) readAnswers() error {
+	r := &c.read
 	in := bufio.NewReaderSize(r.send.Conn, 4096)
 	var b [data.HeadSize]byte
 	for {
@@ -140,26 +137,25 @@ func (s *store) readAnswers() error {
 			return err
 		}
 		if h.Kind == kindEvent {
-			if err := s.readOneEvent(in, &h); err != nil {
+			if err := c.readOneEvent(in, &h); err != nil {
 				return err
 			}
 			continue
 		}
 		r.mu.Lock()
-		c := r.wait[h.ID]
+		a := r.wait[h.ID]
 		delete(r.wait, h.ID)
 		r.mu.Unlock()
 		switch {
-		case c == nil: // nobody waits any more
+		case a == nil: // nobody waits any more
 			_, err = in.Discard(int(h.Size))
 		default:
-			c.kind = h.Kind
-			c.body = data.TakeBuffer()
-			if *c.body, err = data.ReadBody((*c.body)[:0], in, int(h.Size)); err != nil {
-				err = s.gone(err)
-				c.err = err
+			a.kind = h.Kind
+			a.body = data.TakeBuffer()
+			if *a.body, err = data.ReadBody((*a.body)[:0], in, int(h.Size)); err != nil {
+				a.err = c.gone(err)
 			}
-			c.done <- struct{}{}
+			a.done <- struct{}{}
 		}
 		if err != nil {
 			return err
@@ -168,7 +164,7 @@ func (s *store) readAnswers() error {
 }
 
 // readOneEvent leaves the delivery to a goroutine: receivers may call Read.
-func (s *store) readOneEvent(in io.Reader, h *data.Head) error {
+func (c *session) readOneEvent(in io.Reader, h *data.Head) error {
 	body, err := data.ReadBody(nil, in, int(h.Size))
 	if err != nil {
 		return err
@@ -178,22 +174,33 @@ func (s *store) readOneEvent(in io.Reader, h *data.Head) error {
 		return err
 	}
 	id := h.ID
-	s.spawn(func() { s.event(id, &e) })
+	c.tasks.Go(func() { c.event(id, &e) })
 	return nil
 }
 
-// chunk does the calls that give records; c is empty.
-func (s *store) chunk(ctx context.Context, k data.Kind, out *[]byte, topic string, c *storage.Chunk) error {
-	a, err := s.ask(ctx, k, out)
+// ask does a call that changes nothing, over the session that there is now.
+func (s *store) ask(ctx context.Context, k data.Kind, out *[]byte) (*session, *call, error) {
+	c, err := s.serving(ctx)
+	if err != nil {
+		data.GiveBuffer(out)
+		return nil, nil, err
+	}
+	a, err := c.ask(ctx, k, out)
+	return c, a, err
+}
+
+// chunk does the calls that give records; to is empty.
+func (s *store) chunk(ctx context.Context, k data.Kind, out *[]byte, topic string, to *storage.Chunk) error {
+	c, a, err := s.ask(ctx, k, out)
 	if err != nil {
 		return err
 	}
-	if err := readChunk(*a.body, topic, c); err != nil {
+	if err := readChunk(*a.body, topic, to); err != nil {
 		a.release()
-		c.Reset()
-		return s.gone(err)
+		to.Reset()
+		return c.gone(err)
 	}
-	c.Lease = a
+	to.Lease = a
 	return nil
 }
 
@@ -218,35 +225,45 @@ func (s *store) Offsets(ctx context.Context, q []storage.OffsetQuery, a *storage
 	a.Answers = a.Answers[:0]
 	out := data.TakeBuffer()
 	*out = putQueries(data.Begin((*out)[:0]), q)
-	c, err := s.ask(ctx, kindOffsets, out)
+	c, got, err := s.ask(ctx, kindOffsets, out)
 	if err != nil {
 		return err
 	}
-	defer c.release()
-	if err := readAnswers(*c.body, q, a); err != nil {
+	defer got.release()
+	if err := readAnswers(*got.body, q, a); err != nil {
 		a.Answers = a.Answers[:0]
-		return s.gone(err)
+		return c.gone(err)
 	}
 	return nil
 }
 
 // Sync implements storage.Store.
 func (s *store) Sync(ctx context.Context, end message.Position) error {
+	c, err := s.writing(ctx)
+	if err != nil {
+		return err
+	}
 	out := data.TakeBuffer()
 	*out = data.PutInt(data.Begin((*out)[:0]), end)
-	c, err := s.ask(ctx, kindSync, out)
+	a, err := c.ask(ctx, kindSync, out)
 	if err != nil {
-		return writeError(err)
+		return err
 	}
-	o, err := readOutcome(*c.body)
-	c.release()
+	o, err := readOutcome(*a.body)
+	a.release()
 	if err != nil {
-		return writeError(s.gone(err))
+		return c.gone(err)
 	}
-	if s.note(&o.marks) {
-		s.refresh(ctx)
+	if c.note(&o.marks) {
+		c.refresh(ctx)
 	}
-	return wire.OfCall(ctx, o.err)
+	if o.err != nil {
+		return wire.OfCall(ctx, writeError(o.err))
+	}
+	s.st.Lock()
+	s.st.ack.synced = max(s.st.ack.synced, end)
+	s.st.Unlock()
+	return nil
 }
 
 // retention is the facet.
@@ -254,10 +271,11 @@ type retention struct{ s *store }
 
 // Segments implements storage.Retention.
 func (r retention) Segments(ctx context.Context) ([]storage.Segment, error) {
-	if err := r.s.running(ctx); err != nil {
+	c, err := r.s.serving(ctx)
+	if err != nil {
 		return nil, err
 	}
-	a, err := storagepb.NewStorageClient(r.s.proc.Conn()).Segments(ctx, &storagepb.SegmentsRequest{Instance: r.s.id})
+	a, err := c.control().Segments(ctx, &storagepb.SegmentsRequest{Instance: c.id})
 	if err = wire.FromRPC(ctx, err, a.GetFailure()); err != nil {
 		return nil, err
 	}
@@ -279,17 +297,18 @@ func (r retention) Expire(ctx context.Context, first message.Position) error {
 // Drop implements storage.Retention.
 func (r retention) Drop(ctx context.Context, q []message.Queue) error {
 	s := r.s
-	s.log.mu.Lock()
-	defer s.log.mu.Unlock()
-	if err := s.running(ctx); err != nil {
-		return writeError(err)
+	s.log.Lock()
+	defer s.log.Unlock()
+	c, err := s.writing(ctx)
+	if err != nil {
+		return err
 	}
 	ends := make([]message.Unit, len(q))
 	for i := range q {
 		ends[i].Queue = q[i]
 	}
-	s.log.out = data.PutEnds(data.Begin(s.log.out[:0]), ends)
-	return s.change(ctx, kindDrop)
+	c.log.out = data.PutEnds(data.Begin(c.log.out[:0]), ends)
+	return c.change(ctx, kindDrop)
 }
 
 // keyIndex is the facet.
@@ -298,11 +317,12 @@ type keyIndex struct{ s *store }
 // Find implements storage.KeyIndex.
 func (k keyIndex) Find(ctx context.Context, q storage.KeyQuery, at []message.Position) ([]message.Position, error) {
 	at = at[:0]
-	if err := k.s.running(ctx); err != nil {
+	c, err := k.s.serving(ctx)
+	if err != nil {
 		return at, err
 	}
-	a, err := storagepb.NewStorageClient(k.s.proc.Conn()).Find(ctx, &storagepb.FindRequest{
-		Instance: k.s.id, Topic: q.Topic, Key: q.Key, From: q.From, To: q.To, Max: q.Max,
+	a, err := c.control().Find(ctx, &storagepb.FindRequest{
+		Instance: c.id, Topic: q.Topic, Key: q.Key, From: q.From, To: q.To, Max: q.Max,
 	})
 	if err = wire.FromRPC(ctx, err, a.GetFailure()); err != nil {
 		return at, err

@@ -12,8 +12,6 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
-	"github.com/hardpointmq/hardpoint/sdk/wire"
-	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -31,10 +29,12 @@ const (
 	phaseStopped
 )
 
-// store is the host's proxy of a store in a plugin process.
+// store is the host's proxy of a store in a plugin process, and of those that
+// follow when a process dies: see reopen.go.
 //
-// Lock order: log.mu, then told.mu, then pend.mu and st.mu. Events are called
-// with log.mu and told.mu held, so that they may read the store, not write it.
+// Lock order: log, then told.mu, then pend.mu, st.mu and away.mu. Events are
+// called with log and told.mu held, so that they may read the store, not write
+// it.
 type store struct {
 	h      *host
 	p      storage.Params
@@ -44,37 +44,37 @@ type store struct {
 
 	life  sync.Mutex // Start and Shutdown
 	phase atomic.Int32
+	ctx   context.Context // ends with Shutdown
+	stop  context.CancelFunc
 	down  chan struct{} // closed when it is shut down; nil before Shutdown
 	// downErr is how that went; written before down is closed.
 	downErr error
-	proc    wire.Process
-	id      uint64
-	last    atomic.Uint64 // id of a call
 	tasks   struct {
 		sync.Mutex
 		closed bool
 		sync.WaitGroup
 	}
 
-	log  logConn
-	read readConn
-
-	cause  atomic.Pointer[error] // why the process is of no use any more
-	failed sync.Once             // of Events.Failed
+	// cur is the newest session. It may be over; then another one is on its way.
+	cur    atomic.Pointer[session]
+	log    sync.Mutex // held by a call that changes the log
+	failed sync.Once  // of Events.Failed
+	away   away
 
 	st struct {
 		sync.Mutex
-		version uint64
-		state   storage.State
+		state storage.State
+		ack   acked
 	}
 	pend struct {
 		sync.Mutex
-		list []waiting
+		list    []waiting
+		orphans []message.Unit // of batches of processes that died, as long as they may be published
 	}
 	told struct {
 		sync.Mutex
 		turn sync.Cond
-		done uint64 // number of the last event delivered
+		upTo message.Position // up to where Events.Published was called
 	}
 }
 
@@ -87,7 +87,10 @@ type waiting struct {
 
 func newStore(h *host, p storage.Params, raw plugin.Raw, c *storagepb.Capabilities) *store {
 	s := &store{h: h, p: p, raw: raw, facets: c}
+	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.told.turn.L = &s.told.Mutex
+	s.away.moved = make(chan struct{})
+	s.caps.Reopener = reopener{s}
 	for _, f := range c.GetFacets() {
 		switch f {
 		case storage.FacetRawLog:
@@ -118,83 +121,26 @@ func (s *store) State() storage.State {
 }
 
 // Start implements plugin.Component.
-func (s *store) Start(ctx context.Context) (err error) {
+func (s *store) Start(ctx context.Context) error {
 	s.life.Lock()
 	defer s.life.Unlock()
 	if s.phase.Load() != phaseNew {
 		return errors.New("the store was started already")
 	}
-	if s.proc, err = s.h.launcher.Acquire(ctx, s.p.Logger); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			s.abandon(ctx)
-		}
-	}()
-	if err := s.open(ctx); err != nil {
-		return err
-	}
-	r, err := storagepb.NewStorageClient(s.proc.Conn()).Start(ctx, &storagepb.StartRequest{Instance: s.id})
-	if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
-		return err
-	}
-	s.st.Lock()
-	s.st.version, s.st.state = r.GetState().GetVersion(), fromState(r.GetState())
-	s.st.Unlock()
-	s.spawn(s.reader)
-	s.phase.Store(phaseRunning)
-	return nil
-}
-
-// open makes the instance and connects to it.
-func (s *store) open(ctx context.Context) error {
-	var r *storagepb.OpenResponse
-	conns, err := data.Connect(ctx, fmt.Sprintf("storage plugin %q", s.h.name), roles, func(dir string) (string, []byte, error) {
-		var err error
-		r, err = storagepb.NewStorageClient(s.proc.Conn()).Open(ctx, &storagepb.OpenRequest{
-			Plugin: s.h.name, Config: s.raw, Params: toParams(&s.p), SocketDir: dir,
-		})
-		if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
-			return "", nil, err
-		}
-		s.id = r.GetInstance()
-		return r.GetSocket(), r.GetNonce(), s.h.agree(s.facets.GetFacets(), r.GetCapabilities())
-	})
+	c, st, err := s.connect(ctx)
 	if err != nil {
+		s.phase.Store(phaseStopped)
+		s.stop()
 		return err
 	}
-	if conns == nil { // a plugin without sockets
-		log, read, err := openStream(s.proc.Conn(), s.h.name, r, s.spawn)
-		if err != nil {
-			return fmt.Errorf("open the stream of storage plugin %q: %w: %w", s.h.name, plugin.ErrUnavailable, err)
-		}
-		s.log.open(log)
-		s.read.open(read)
-		return nil
-	}
-	s.log.open(conns[0])
-	s.read.open(conns[1])
+	s.st.state = st
+	s.st.ack = acked{tail: st.Tail, published: st.Published, written: st.Tail}
+	s.told.upTo = st.Published
+	c.resumed.Store(true)
+	s.cur.Store(c)
+	s.phase.Store(phaseRunning)
+	c.tasks.Go(c.reader)
 	return nil
-}
-
-// abandon gives back what a failed Start took.
-func (s *store) abandon(ctx context.Context) {
-	s.phase.Store(phaseStopped)
-	if s.id != 0 {
-		_, _ = storagepb.NewStorageClient(s.proc.Conn()).Shutdown(context.WithoutCancel(ctx), &storagepb.ShutdownRequest{Instance: s.id})
-	}
-	s.disconnect()
-	s.proc.Release(false)
-}
-
-func (s *store) disconnect() {
-	if c := s.log.send.Conn; c != nil {
-		_ = c.Close()
-	}
-	if c := s.read.send.Conn; c != nil {
-		_ = c.Close()
-	}
 }
 
 // Shutdown implements plugin.Component. The process ends with its last store.
@@ -241,33 +187,48 @@ func (s *store) shutdown(ctx context.Context) error {
 		case <-call.Done():
 		}
 	})()
-	var err error
-	if s.cause.Load() == nil {
-		r, rpc := storagepb.NewStorageClient(s.proc.Conn()).Shutdown(call, &storagepb.ShutdownRequest{Instance: s.id})
-		err = wire.FromRPC(call, rpc, r.GetFailure())
-	}
-	s.disconnect()
-	s.wake()
+	s.stop()
 	s.tasks.Lock()
 	s.tasks.closed = true
 	s.tasks.Unlock()
-	s.tasks.Wait()
-	s.log.mu.Lock() // a call under way has ended
+	s.tasks.Wait() // nobody opens the store again
+	s.away.change(func(*away) {})
+	c := s.cur.Load()
+	var err error
+	if c.cause.Load() == nil {
+		err = c.shutdown(call)
+	}
+	c.disconnect()
+	s.wake()
+	c.tasks.Wait()
+	s.log.Lock() // a call under way has ended
 	s.free(0)
-	s.log.mu.Unlock()
-	s.proc.Release(false)
+	s.log.Unlock()
+	c.release()
 	return err
 }
 
-// running tells whether a call may go on.
-func (s *store) running(ctx context.Context) error {
+// serving gives the session for a call that changes nothing.
+func (s *store) serving(ctx context.Context) (*session, error) {
 	if s.phase.Load() != phaseRunning {
-		return storage.ErrNotRunning
+		return nil, storage.ErrNotRunning
 	}
-	if c := s.cause.Load(); c != nil {
-		return *c
+	c := s.cur.Load()
+	if why := c.cause.Load(); why != nil {
+		return nil, *why
 	}
-	return ctx.Err()
+	return c, ctx.Err()
+}
+
+// writing gives it for the others. After a death they wait for Reopened.
+func (s *store) writing(ctx context.Context) (*session, error) {
+	c, err := s.serving(ctx)
+	if err == nil && !c.resumed.Load() {
+		if err = s.away.failure(); err == nil {
+			err = fmt.Errorf("%w: storage plugin %q is back, but whoever writes to it has not gone on yet", plugin.ErrUnavailable, s.h.name)
+		}
+	}
+	return c, err
 }
 
 // spawn runs what Shutdown waits for.
@@ -286,100 +247,15 @@ func (s *store) wake() {
 	s.told.turn.Broadcast()
 }
 
-// gone ends all use of the process: every call fails with what it returns, and
-// Events.Failed is called once. It may be called by a receiver of an event.
-func (s *store) gone(why error) error {
-	if s.phase.Load() == phaseStopped {
-		return storage.ErrNotRunning
-	}
-	err := fmt.Errorf("the process of storage plugin %q is gone: %w: %w", s.h.name, plugin.ErrUnavailable, why)
-	if !s.cause.CompareAndSwap(nil, &err) {
-		return *s.cause.Load()
-	}
-	s.disconnect()
-	s.spawn(func() {
-		s.wake()
-		full := s.proc.Cause() // with exit status and last output
-		s.cause.Store(&full)
-		s.tellFailed(full)
-	})
-	return err
-}
-
 // tellFailed calls Events.Failed once.
 func (s *store) tellFailed(err error) {
 	s.failed.Do(func() {
 		s.told.Lock()
 		defer s.told.Unlock()
-		s.p.Logger.Error("the store failed and takes no writes until it is opened again", "plugin", s.h.name, "error", err)
+		s.away.change(func(a *away) { a.final = err })
+		s.p.Logger.Error("the store failed and takes no writes until the broker is restarted", "plugin", s.h.name, "error", err)
 		if f := s.p.Events.Failed; f != nil {
 			f(err)
-		}
-	})
-}
-
-// note keeps the newest marks. It reports whether the list of damage is old.
-func (s *store) note(m *marks) (stale bool) {
-	s.st.Lock()
-	defer s.st.Unlock()
-	if m.version > s.st.version {
-		s.st.version = m.version
-		st := &s.st.state
-		st.First, st.Published, st.Durable, st.Tail, st.LastStoreTime = m.first, m.published, m.durable, m.tail, m.lastStoreTime
-	}
-	return m.damaged != len(s.st.state.Damaged)
-}
-
-// refresh asks for the whole state.
-func (s *store) refresh(ctx context.Context) {
-	r, err := storagepb.NewStorageClient(s.proc.Conn()).State(ctx, &storagepb.StateRequest{Instance: s.id})
-	if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
-		s.p.Logger.Warn("the list of damage is not known", "plugin", s.h.name, "error", err)
-		return
-	}
-	s.st.Lock()
-	defer s.st.Unlock()
-	s.st.state.Damaged = fromState(r.GetState()).Damaged
-	if v := r.GetState().GetVersion(); v > s.st.version {
-		s.st.version, s.st.state = v, fromState(r.GetState())
-	}
-}
-
-// deliver calls tell for event number seq when all before it are delivered.
-func (s *store) deliver(seq uint64, tell func()) {
-	s.told.Lock()
-	defer s.told.Unlock()
-	for s.told.done+1 < seq && s.cause.Load() == nil && s.phase.Load() == phaseRunning {
-		s.told.turn.Wait()
-	}
-	tell()
-	s.told.done = max(s.told.done, seq)
-	s.told.turn.Broadcast()
-}
-
-// event delivers one that came as a frame.
-func (s *store) event(seq uint64, e *event) {
-	s.note(&e.marks)
-	if e.kind == eventFailed {
-		s.deliver(seq, func() {})
-		s.tellFailed(e.err)
-		return
-	}
-	s.deliver(seq, func() {
-		switch e.kind {
-		case eventPublished:
-			if f := s.p.Events.Published; f != nil {
-				f(e.at, e.units)
-			}
-			s.published(e.at, false)
-		case eventTruncated:
-			if f := s.p.Events.Truncated; f != nil {
-				f(e.at)
-			}
-		case eventExpired:
-			if f := s.p.Events.Expired; f != nil {
-				f(e.at)
-			}
 		}
 	})
 }
@@ -406,13 +282,24 @@ func (s *store) published(upTo message.Position, tell bool) {
 			s.pend.list[0].units, w.units, w.end = w.units[n:], w.units[:n], upTo
 		}
 		s.pend.Unlock()
-		if f := s.p.Events.Published; tell && f != nil && (whole || len(w.units) > 0) {
-			f(w.end, w.units)
+		if tell && (whole || len(w.units) > 0) {
+			s.tellPublished(w.end, w.units)
 		}
 		if !whole {
 			return
 		}
 		w.batch.Done()
+	}
+}
+
+// tellPublished calls Events.Published; told.mu is held.
+func (s *store) tellPublished(upTo message.Position, units []message.Unit) {
+	for len(units) > 0 && units[0].At < s.told.upTo {
+		units = units[1:] // a process that died had told it
+	}
+	s.told.upTo = max(s.told.upTo, upTo)
+	if f := s.p.Events.Published; f != nil {
+		f(upTo, units)
 	}
 }
 
@@ -439,13 +326,4 @@ func (s *store) free(at message.Position) {
 	for i := range gone {
 		gone[i].batch.Done()
 	}
-}
-
-// writeError makes that of a call that changes the log: a store without its
-// process is failed.
-func writeError(err error) error {
-	if errors.Is(err, plugin.ErrUnavailable) && !errors.Is(err, storage.ErrFailed) {
-		return fmt.Errorf("%w: %w", storage.ErrFailed, err)
-	}
-	return err
 }

@@ -44,6 +44,9 @@ func Store(tp trace.TracerProvider) storagemw.Middleware {
 		if c.KeyIndex != nil {
 			s.caps.KeyIndex = &keyIndex{c.KeyIndex, t}
 		}
+		if c.Reopener != nil {
+			s.caps.Reopener = &reopener{c.Reopener, t}
+		}
 		return s
 	}
 }
@@ -205,4 +208,15 @@ func (k *keyIndex) Find(ctx context.Context, q storage.KeyQuery, at []message.Po
 		span.SetAttributes(attribute.String("hardpoint.topic", q.Topic), attribute.Int("hardpoint.records", len(out)))
 	}
 	return out, end(span, err)
+}
+
+// reopener makes no span of Gone, which waits as long as all is well.
+type reopener struct {
+	storage.Reopener
+	t *spans
+}
+
+func (r *reopener) Reopened(ctx context.Context) error {
+	ctx, span := r.t.start(ctx, storagemw.OpReopened)
+	return end(span, r.Reopener.Reopened(ctx))
 }

@@ -1,0 +1,235 @@
+package storagewire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
+)
+
+// session is an instance of the store in one process, and the connections to it.
+// It ends with the process and never comes back.
+type session struct {
+	s    *store
+	proc wire.Process
+	id   uint64
+	last atomic.Uint64 // id of a call
+	log  logConn
+	read readConn
+
+	cause    atomic.Pointer[error] // why it is over
+	resumed  atomic.Bool           // it may be written to
+	released sync.Once
+	tasks    sync.WaitGroup // the reader and what it starts
+
+	version uint64 // of the newest marks, under store.st
+	told    uint64 // number of the last event delivered, under store.told
+}
+
+// connect launches the process if there is none, and makes and starts an instance.
+// Nothing is left of it when it fails.
+func (s *store) connect(ctx context.Context) (_ *session, st storage.State, err error) {
+	c := &session{s: s}
+	if c.proc, err = s.h.launcher.Acquire(ctx, s.p.Logger); err != nil {
+		return nil, st, err
+	}
+	defer func() {
+		if err != nil {
+			c.drop()
+		}
+	}()
+	var opened *storagepb.OpenResponse
+	conns, err := data.Connect(ctx, fmt.Sprintf("storage plugin %q", s.h.name), roles, func(dir string) (string, []byte, error) {
+		r, err := c.control().Open(ctx, &storagepb.OpenRequest{
+			Plugin: s.h.name, Config: s.raw, Params: toParams(&s.p), SocketDir: dir,
+		})
+		if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
+			return "", nil, err
+		}
+		c.id, opened = r.GetInstance(), r
+		return r.GetSocket(), r.GetNonce(), s.h.agree(s.facets.GetFacets(), r.GetCapabilities())
+	})
+	if err != nil {
+		return nil, st, err
+	}
+	if conns == nil { // a plugin without sockets
+		log, read, err := openStream(c.proc.Conn(), s.h.name, opened, c.tasks.Go)
+		if err != nil {
+			return nil, st, fmt.Errorf("open the stream of storage plugin %q: %w: %w", s.h.name, plugin.ErrUnavailable, err)
+		}
+		c.log.open(log)
+		c.read.open(read)
+	} else {
+		c.log.open(conns[0])
+		c.read.open(conns[1])
+	}
+	r, err := c.control().Start(ctx, &storagepb.StartRequest{Instance: c.id})
+	if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
+		return nil, st, err
+	}
+	c.version = r.GetState().GetVersion()
+	return c, fromState(r.GetState()), nil
+}
+
+func (c *session) control() storagepb.StorageClient {
+	return storagepb.NewStorageClient(c.proc.Conn())
+}
+
+// shutdown has the process shut the instance down.
+func (c *session) shutdown(ctx context.Context) error {
+	r, err := c.control().Shutdown(ctx, &storagepb.ShutdownRequest{Instance: c.id})
+	return wire.FromRPC(ctx, err, r.GetFailure())
+}
+
+// drop ends a session that nobody uses.
+func (c *session) drop() {
+	if c.id != 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), lastMoment)
+		_ = c.shutdown(ctx) // so that the directory is not locked when the next one comes
+		cancel()
+	}
+	c.disconnect()
+	c.release()
+}
+
+func (c *session) disconnect() {
+	for _, conn := range []io.Closer{c.log.send.Conn, c.read.send.Conn} {
+		if conn != nil {
+			_ = conn.Close()
+		}
+	}
+}
+
+// release gives the process back.
+func (c *session) release() { c.released.Do(func() { c.proc.Release(false) }) }
+
+// gone ends the session: every call fails with what it returns, and the store is
+// opened again. It may be called by a receiver of an event.
+func (c *session) gone(why error) error {
+	s := c.s
+	if s.phase.Load() == phaseStopped {
+		return storage.ErrNotRunning
+	}
+	err := fmt.Errorf("the process of storage plugin %q is gone: %w: %w", s.h.name, plugin.ErrUnavailable, why)
+	if !c.cause.CompareAndSwap(nil, &err) {
+		return *c.cause.Load()
+	}
+	c.disconnect()
+	s.spawn(func() { s.lose(c, why) })
+	return err
+}
+
+// end waits until the process has ended and says why. One that lives on although
+// its connections broke, or that sent what the protocol does not know, is ended:
+// nothing that it says can be relied on.
+func (c *session) end(why error) error {
+	lost := !errors.Is(why, data.ErrFrame)
+	var err error
+	if lost {
+		err = c.proc.Cause() // it waits, so that the last words of a process that panics are heard
+	}
+	select {
+	case <-c.proc.Gone():
+		if lost {
+			return err
+		}
+	default:
+	}
+	if lost {
+		why = fmt.Errorf("its data connection broke while it lived on: %w", why)
+	}
+	c.proc.Fail(why)
+	return c.proc.Cause()
+}
+
+// note keeps the newest marks. It reports whether the list of damage is old.
+func (c *session) note(m *marks) (stale bool) {
+	s := c.s
+	s.st.Lock()
+	defer s.st.Unlock()
+	if s.cur.Load() != c {
+		return false
+	}
+	if m.version > c.version {
+		c.version = m.version
+		st := &s.st.state
+		st.First, st.Published, st.Durable, st.Tail, st.LastStoreTime = m.first, m.published, m.durable, m.tail, m.lastStoreTime
+	}
+	return m.damaged != len(s.st.state.Damaged)
+}
+
+// refresh asks for the whole state.
+func (c *session) refresh(ctx context.Context) {
+	s := c.s
+	r, err := c.control().State(ctx, &storagepb.StateRequest{Instance: c.id})
+	if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
+		s.p.Logger.Warn("the list of damage is not known", "plugin", s.h.name, "error", err)
+		return
+	}
+	s.st.Lock()
+	defer s.st.Unlock()
+	if s.cur.Load() != c {
+		return
+	}
+	s.st.state.Damaged = fromState(r.GetState()).Damaged
+	if v := r.GetState().GetVersion(); v > c.version {
+		c.version, s.st.state = v, fromState(r.GetState())
+	}
+}
+
+// deliver calls tell for event number seq when all before it are delivered. When
+// the session is over and one before it will not come, it does not: what happened
+// is found out when the store is open again. It reports whether it did.
+func (c *session) deliver(seq uint64, tell func()) bool {
+	s := c.s
+	s.told.Lock()
+	defer s.told.Unlock()
+	for c.told+1 < seq && c.cause.Load() == nil && s.phase.Load() == phaseRunning {
+		s.told.turn.Wait()
+	}
+	if c.told+1 < seq {
+		return false
+	}
+	tell()
+	c.told = max(c.told, seq)
+	s.told.turn.Broadcast()
+	return true
+}
+
+// event delivers one that came as a frame.
+func (c *session) event(seq uint64, e *event) {
+	s := c.s
+	c.note(&e.marks)
+	if e.kind == eventFailed {
+		c.deliver(seq, func() {})
+		s.tellFailed(e.err)
+		return
+	}
+	c.deliver(seq, func() {
+		switch e.kind {
+		case eventPublished:
+			s.tellPublished(e.at, e.units)
+			s.published(e.at, false)
+		case eventTruncated:
+			s.tellTruncated(e.at)
+		case eventExpired:
+			if f := s.p.Events.Expired; f != nil {
+				f(e.at)
+			}
+		}
+	})
+}
+
+// deliverOwn is deliver for what came through the log connection.
+func (c *session) deliverOwn(seq uint64, upTo message.Position) bool {
+	return c.deliver(seq, func() { c.s.published(upTo, true) })
+}
