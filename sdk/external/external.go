@@ -9,12 +9,13 @@
 // the host ends: its standard input is a pipe from the host, and on Linux the
 // kernel kills it with the host.
 //
-// A process that dies takes its stores with it: calls fail with
-// plugin.ErrUnavailable, Events.Failed is called. A store built and started anew
-// launches a new process, after a back-off; one that dies again and again is given
-// a rest (Breaker). A process that does not answer a health call counts as dead and
-// is killed (Health). An allocator keeps nothing, so it goes on in a new process by
-// itself, and so does a replicator, whose log is the host's store.
+// A process that dies takes its stores with it for a while: calls fail with
+// plugin.ErrUnavailable until they are open again in another process, which starts
+// after a back-off; one that dies again and again is given a rest (Breaker). Whoever
+// writes to them goes on by storage.Reopener. A process that does not answer a health
+// call counts as dead and is killed (Health). An allocator keeps nothing, so it goes
+// on in a new process by itself, and so does a replicator, whose log is the host's
+// store.
 //
 // The connection is go-plugin's over gRPC with mutual TLS, plus the data sockets
 // of storagewire. What the process prints, anything at all, goes to the logger

@@ -36,6 +36,7 @@ type Catalog struct {
 	// office serialises changes of role and reloading.
 	office  sync.Mutex
 	leading bool
+	keep    bool // progress that is not in the log, with the next load
 	term    uint64 // of the office while leading
 	loaded  bool
 	// next is the offset in the catalog queue of the first record not yet
@@ -105,7 +106,13 @@ func (c *Catalog) onRole(ctx context.Context, r replication.Role) error {
 	// A leader does not follow the log, and its tables hold changes that may
 	// not be in it: they are built anew after every office.
 	stale := c.leading || c.cut.Load()
+	// From one office of this node to the next nobody else led: what consumers
+	// reported between is newer than the log.
+	c.keep = c.keep || c.leading
 	c.leading = false
+	if r.Kind != replication.RoleLeader {
+		c.keep = false
+	}
 	if !c.loaded || stale {
 		if err := c.load(ctx); err != nil {
 			return err

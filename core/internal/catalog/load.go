@@ -35,11 +35,11 @@ func (c *Catalog) load(ctx context.Context) error {
 		return err
 	}
 	c.apply.Lock()
-	c.s.replace(fresh)
+	c.s.replace(fresh, c.keep)
 	c.epoch++
 	c.readTo = c.next
 	c.apply.Unlock()
-	c.loaded = true
+	c.loaded, c.keep = true, false
 	return nil
 }
 
@@ -135,7 +135,7 @@ func (c *Catalog) applyBody(body []byte, ms int64, to *state) error {
 			return err // the tables so far are better than half an image
 		}
 	}
-	to.replace(whole)
+	to.replace(whole, false)
 	return nil
 }
 

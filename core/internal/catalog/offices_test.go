@@ -72,3 +72,27 @@ func TestSnapshotByBytes(t *testing.T) {
 		require.NotEqual(t, before, read())
 	})
 }
+
+// Progress that consumers report while this node is between two offices of its own
+// is newer than the log; when another one led it is not.
+func TestProgressBetweenOffices(t *testing.T) {
+	e := enginetest.Start(t, enginetest.Options{})
+	q := message.Queue{Topic: "T"}
+	committed := func() int64 {
+		v, _ := e.K.Offsets.Committed("G", q)
+		return v
+	}
+	require.NoError(t, e.Script.ReadOnly(t.Context(), "the store is away"))
+	e.K.Offsets.Commit("G", q, 7)
+	require.NoError(t, e.Script.Win(t.Context(), true))
+	require.Equal(t, int64(7), committed())
+	require.NoError(t, e.Script.ReadOnly(t.Context(), "the store is away"))
+	e.K.Offsets.Commit("G", q, 8)
+	require.NoError(t, e.Script.Win(t.Context(), true))
+	require.Equal(t, int64(8), committed(), "it is still to be made a record")
+
+	require.NoError(t, e.Script.ReadOnly(t.Context(), "the store is away"))
+	e.K.Offsets.Commit("G", q, 9)
+	require.NoError(t, e.Script.Lose(t.Context(), "192.0.2.1:10911", false))
+	require.NotEqual(t, int64(9), committed())
+}

@@ -55,14 +55,15 @@ func newPrivate() *state {
 }
 
 // replace takes over the tables of a private state, which is not used any more.
-// Readers see the old or the new tables, never none.
-func (s *state) replace(from *state) {
+// Readers see the old or the new tables, never none. With keep, progress that is
+// not in a record yet stays.
+func (s *state) replace(from *state, keep bool) {
 	s.mu.Lock()
 	s.topics.Store(from.topics.Load())
 	s.groups.Store(from.groups.Load())
 	s.tVersion, s.gVersion, s.oVersion = from.tVersion, from.gVersion, from.oVersion
 	s.mu.Unlock()
-	s.offsets.replace(&from.offsets)
+	s.offsets.replace(&from.offsets, keep)
 	s.locks.replace(&from.locks)
 	s.values.replace(&from.values)
 }
@@ -226,10 +227,19 @@ func (o *offsetTable) reset() {
 }
 
 // replace takes over the table of a private state.
-func (o *offsetTable) replace(from *offsetTable) {
+func (o *offsetTable) replace(from *offsetTable, keep bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.m, o.dirty = from.m, map[progress]map[int32]struct{}{}
+	if keep {
+		for p, ids := range o.dirty {
+			for id := range ids {
+				if v, ok := o.m[p.group][p.topic][id]; ok {
+					from.set(p.group, message.Queue{Topic: p.topic, ID: id}, v, true)
+				}
+			}
+		}
+	}
+	o.m, o.dirty = from.m, from.dirty
 	o.changed += from.changed + 1
 }
 

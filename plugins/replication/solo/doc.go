@@ -14,4 +14,9 @@
 // A failed flush, or a failed write whose extent is unknown, ends the office:
 // what waits is Unknown, and the node is read-only until it is started again. A
 // full disk refuses and nothing else.
+//
+// A store that goes away (storage.Reopener: its process died) ends the office, too.
+// What waits is Unknown, and the node is read-only until the store is back; then the
+// unpublished end of the log is flushed and published, and the next office begins,
+// of a higher term.
 package solo

@@ -55,10 +55,25 @@
 // # Errors
 //
 // The sentinels of storage, plugin and context and *storage.CorruptError keep
-// their identity; the text is that of the plugin. When the process is gone,
-// every call under way and later fails with plugin.ErrUnavailable (those that
-// change the log, and Sync, with storage.ErrFailed too), and Events.Failed is
-// called once. It stays so until a new store is built and started.
+// their identity; the text is that of the plugin. A plugin's own
+// plugin.ErrUnavailable on a write is storage.ErrFailed too: by itself it means
+// that the process is gone.
+//
+// # When the process dies
+//
+// The store is away ([storage.Reopener], and "Going away" there): every call under
+// way and later fails with plugin.ErrUnavailable. The host launches the process
+// again, opens and starts the instance in it, and compares: id, segment size, and
+// that the log holds what Append, Sync and Publish returned for. Otherwise the
+// store is failed, reads included. Attempts that fail are made again, after 50 ms
+// at first and every 5 s at most, as long as the store is not shut down.
+//
+// Units of batches that were under way or not published are kept by the host. What
+// of them the new process has published is told by Events.Published before anything
+// else; the rest is told, by the plugin or the host, when it is published, and once.
+//
+// A process that sends what is not the protocol, or ends a data connection while it
+// lives on, is killed and counts as dead: nothing that it says can be relied on.
 //
 // # Limits
 //

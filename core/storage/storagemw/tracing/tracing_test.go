@@ -110,7 +110,7 @@ func TestConformance(t *testing.T) {
 // TestCapabilitiesFields: whoever adds a facet wraps it here, then raises the
 // number.
 func TestCapabilitiesFields(t *testing.T) {
-	require.Equal(t, 4, reflect.TypeFor[storage.Capabilities]().NumField(),
+	require.Equal(t, 5, reflect.TypeFor[storage.Capabilities]().NumField(),
 		"storage.Capabilities has a new field: wrap it in tracing.go, test that here, then change this number")
 }
 
@@ -197,4 +197,22 @@ func TestUnsampled(t *testing.T) {
 	s := tracing.Store(noop.NewTracerProvider())(storage.Params{}, storagetest.Nop{})
 	require.NoError(t, s.Append(t.Context(), &storage.Batch{}))
 	require.NoError(t, s.Read(t.Context(), storage.ReadRequest{}, &storage.Chunk{}))
+}
+
+// leaving is a store that does not come back.
+type leaving struct{ storagetest.Nop }
+
+func (l leaving) Capabilities() storage.Capabilities { return storage.Capabilities{Reopener: l} }
+func (leaving) Gone(context.Context) error           { return plugin.ErrUnavailable }
+func (leaving) Reopened(context.Context) error       { return storage.ErrFailed }
+
+// TestReopened: coming back is a span, waiting for the store to go is none.
+func TestReopened(t *testing.T) {
+	r := &recorder{}
+	s := tracing.Store(r)(storage.Params{}, leaving{})
+	require.ErrorIs(t, s.Capabilities().Reopener.Gone(t.Context()), plugin.ErrUnavailable)
+	require.ErrorIs(t, s.Capabilities().Reopener.Reopened(t.Context()), storage.ErrFailed)
+	got := r.take(t)
+	require.Equal(t, "storage.Reopened", got.name)
+	require.ErrorIs(t, got.err, storage.ErrFailed)
 }
