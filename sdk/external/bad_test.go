@@ -292,20 +292,28 @@ func TestMissingMethod(t *testing.T) {
 	}
 }
 
+// TestGarbageOnTheDataSocket: it counts as a death of the plugin, which is named.
 func TestGarbageOnTheDataSocket(t *testing.T) {
-	var k killed
 	f := factory(t, memory.Name, "garbage")
-	s, err := f.Build(t.Context(), params(t.TempDir(), k.events()), nil)
+	s, err := f.Build(t.Context(), params(t.TempDir(), storage.Events{}), nil)
 	require.NoError(t, err)
 	require.NoError(t, s.Start(t.Context()))
+	pids := children(t)
 	w := storagetest.NewWriter(message.IndexRules{})
 	p := w.Pending([]storagetest.Message{{Queue: message.Queue{Topic: "T"}, Body: []byte("x")}})
 	require.NoError(t, storagetest.OpenSequencer(t, nop{s}, plugin.SystemClock{}, 1).Assign(p, 0))
 	err = s.Append(t.Context(), &p.Batches[0])
-	require.ErrorIs(t, err, storage.ErrFailed)
 	require.ErrorIs(t, err, plugin.ErrUnavailable)
-	require.ErrorContains(t, err, "malformed frame on the data socket")
-	require.ErrorIs(t, <-k.failed, plugin.ErrUnavailable)
+	require.NotErrorIs(t, err, storage.ErrFailed)
+	why := s.Capabilities().Reopener.Gone(t.Context())
+	require.ErrorIs(t, why, plugin.ErrUnavailable)
+	require.ErrorContains(t, why, "was killed by its host")
+	for _, err := range []error{err, why} {
+		require.ErrorContains(t, err, "malformed frame on the data socket")
+		require.ErrorContains(t, err, memory.Name)
+	}
+	require.NoError(t, s.Capabilities().Reopener.Reopened(t.Context()))
+	require.NotEqual(t, pids, children(t))
 	require.NoError(t, s.Shutdown(t.Context()))
 	require.Empty(t, children(t))
 }

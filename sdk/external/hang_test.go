@@ -25,9 +25,9 @@ func impatient(m plugin.Meter) external.Options {
 func TestStopped(t *testing.T) {
 	var m recorded
 	var log buffer
-	var k killed
+	failed := make(chan error, 1)
 	f := external.Storage(memory.Name, command(t, "serve"), impatient(&m))
-	p := params(t.TempDir(), k.events())
+	p := params(t.TempDir(), storage.Events{Failed: func(err error) { failed <- err }})
 	p.Logger = log.logger()
 	s, err := f.Build(t.Context(), p, nil)
 	require.NoError(t, err)
@@ -36,10 +36,11 @@ func TestStopped(t *testing.T) {
 	pids := children(t)
 	require.Len(t, pids, 1)
 	require.NoError(t, syscall.Kill(pids[0], syscall.SIGSTOP))
-	err = <-k.failed
+	err = s.Capabilities().Reopener.Gone(t.Context())
 	require.ErrorIs(t, err, plugin.ErrUnavailable)
 	require.ErrorContains(t, err, "did not answer for ")
 	require.ErrorContains(t, err, "signal: killed, by this host")
+	require.ErrorIs(t, <-failed, storage.ErrFailed, "the next process has nothing of the memory of this one")
 	require.NoError(t, s.Shutdown(t.Context()))
 	require.Empty(t, children(t))
 	require.Contains(t, log.String(), "a plugin does not answer; it is asked once more")
@@ -52,8 +53,8 @@ func TestStopped(t *testing.T) {
 	require.NoError(t, s.Shutdown(t.Context()))
 	require.Equal(t, "idle", m.state("memory"))
 	call := "{plugin=memory,kind=storage,method=Open}"
-	require.EqualValues(t, 2, m.count("plugin_calls_total"+call))
-	require.EqualValues(t, 2, m.count("plugin_call_seconds"+call))
+	require.EqualValues(t, 3, m.count("plugin_calls_total"+call))
+	require.EqualValues(t, 3, m.count("plugin_call_seconds"+call))
 	require.Zero(t, m.count("plugin_call_errors_total"+call))
 }
 
@@ -61,11 +62,10 @@ func TestStopped(t *testing.T) {
 // all else works.
 func TestFallsIll(t *testing.T) {
 	f := external.Storage(memory.Name, command(t, "falls_ill"), external.Options{Linger: time.Hour, Health: 20 * time.Millisecond, HealthLimit: 100 * time.Millisecond})
-	var k killed
-	s, err := f.Build(t.Context(), params(t.TempDir(), k.events()), nil)
+	s, err := f.Build(t.Context(), params(t.TempDir(), storage.Events{}), nil)
 	require.NoError(t, err)
 	require.NoError(t, s.Start(t.Context()))
-	require.ErrorContains(t, <-k.failed, "did not answer for ")
+	require.ErrorContains(t, s.Capabilities().Reopener.Gone(t.Context()), "did not answer for ")
 	require.NoError(t, s.Shutdown(t.Context()))
 	require.Empty(t, children(t))
 }

@@ -3,11 +3,19 @@ package solo
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 )
+
+// watcher is what watches the store.
+type watcher struct {
+	life context.Context // ends with Shutdown
+	end  context.CancelFunc
+	task sync.WaitGroup
+}
 
 // goneAway tells a store that went away, and will be opened again by its host,
 // from one that failed.
@@ -18,9 +26,8 @@ func (s *Solo) goneAway(err error) bool {
 // watchStore ends the office when the store goes away, and takes the next one
 // when it is back.
 func (s *Solo) watchStore(r storage.Reopener) {
-	defer s.wg.Done()
 	for {
-		why := r.Gone(s.life)
+		why := r.Gone(s.away.life)
 		if !errors.Is(why, plugin.ErrUnavailable) {
 			return // Shutdown
 		}
@@ -49,10 +56,10 @@ func (s *Solo) comeBack(r storage.Reopener) bool {
 	pause := s.p.Clock.NewTimer(officePause)
 	defer pause.Stop()
 	for {
-		err := r.Reopened(s.life)
+		err := r.Reopened(s.away.life)
 		back := err == nil
 		if back {
-			if err = s.takeOffice(s.life); err == nil {
+			if err = s.takeOffice(s.away.life); err == nil {
 				return true
 			}
 			if first := s.failure(); first != nil {
@@ -63,7 +70,7 @@ func (s *Solo) comeBack(r storage.Reopener) bool {
 			s.endOffice()
 		}
 		switch {
-		case s.life.Err() != nil:
+		case s.away.life.Err() != nil:
 			return false
 		case s.goneAway(err):
 			s.explain(err)
@@ -73,7 +80,7 @@ func (s *Solo) comeBack(r storage.Reopener) bool {
 			pause.Reset(officePause)
 			select {
 			case <-pause.C():
-			case <-s.life.Done():
+			case <-s.away.life.Done():
 			}
 		default: // another log, a shorter one, or one that failed
 			s.mu.Lock()

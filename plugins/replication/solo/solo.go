@@ -30,9 +30,7 @@ type Solo struct {
 	// roles makes calls of OnRole come one at a time.
 	roles sync.Mutex
 
-	// life ends with Shutdown; it bounds waiting for a store that is away.
-	life context.Context
-	end  context.CancelFunc
+	away watcher // of a store that goes away
 
 	mu       sync.Mutex
 	running  bool
@@ -54,7 +52,6 @@ type Solo struct {
 	ready []entry // of settle, which the commit loop alone calls
 
 	work chan struct{}  // something waits for a flush
-	wg   sync.WaitGroup // of watchStore
 	// tells are calls of OnRole by whom endOffice waits for.
 	tells sync.WaitGroup
 
@@ -99,7 +96,7 @@ func New(_ context.Context, p replication.Params, cfg Config) (*Solo, error) {
 		flushes:  p.Meter.Histogram("flush_seconds", "Time of one flush of the log, as its waiters see it."),
 		timeouts: p.Meter.Counter("flush_timeouts_total", "Writes answered FLUSH_DISK_TIMEOUT."),
 	}
-	s.life, s.end = context.WithCancel(context.Background())
+	s.away.life, s.away.end = context.WithCancel(context.Background())
 	if s.sync && s.raw == nil {
 		return nil, fmt.Errorf("flushDiskType %s needs the storage facet %s, which this store does not offer; choose another store or %s", SyncFlush, storage.FacetRawLog, AsyncFlush)
 	}
@@ -115,9 +112,8 @@ func (s *Solo) Start(ctx context.Context) error {
 		_ = s.Shutdown(context.WithoutCancel(ctx))
 		return err
 	}
-	if away := s.p.Store.Capabilities().Reopener; away != nil {
-		s.wg.Add(1)
-		go s.watchStore(away)
+	if r := s.p.Store.Capabilities().Reopener; r != nil {
+		s.away.task.Go(func() { s.watchStore(r) })
 	}
 	return nil
 }
@@ -214,8 +210,8 @@ func (s *Solo) Shutdown(ctx context.Context) error {
 	}
 	if first {
 		go func() {
-			s.end()
-			s.wg.Wait() // nobody begins an office any more
+			s.away.end()
+			s.away.task.Wait() // nobody begins an office any more
 			s.endOffice()
 			s.tells.Wait()
 			s.mu.Lock()
