@@ -75,7 +75,9 @@ func live(t *testing.T, stream bool, mode storage.PublishMode, survives storage.
 		if stream {
 			server = server.WithStream()
 		}
+		l.mu.Lock()
 		l.server = server
+		l.mu.Unlock()
 		return []wire.Served{server}
 	})
 	var err error
@@ -115,8 +117,11 @@ func (l *lives) append(t *testing.T, at message.Position) {
 
 // Kill ends the process, with what it serves.
 func (l *lives) Kill() {
+	l.mu.Lock()
+	server := l.server
+	l.mu.Unlock()
 	l.Launcher.Kill()
-	_ = l.server.Close(context.Background())
+	_ = server.Close(context.Background())
 }
 
 // dies kills the process and waits until it is opened again.

@@ -103,11 +103,11 @@ func (r *rude) Data(s grpc.BidiStreamingServer[storagepb.DataRequest, storagepb.
 	}
 }
 
-func (r *rude) store(t *testing.T, failed chan error) storage.Store {
+func (r *rude) store(t *testing.T) storage.Store {
 	t.Helper()
 	r.Server = storagewire.NewServer(nil, memory.NewFactory())
 	s, err := storagewire.NewFactory(memory.Name, wiretest.New(t, r)).Build(t.Context(), storage.Params{
-		Settings: plugin.Settings{Name: "s"}.WithDefaults(), Segment: 1 << 20, Events: storage.Events{Failed: func(err error) { failed <- err }},
+		Settings: plugin.Settings{Name: "s"}.WithDefaults(), Segment: 1 << 20,
 	}, nil)
 	require.NoError(t, err)
 	require.NoError(t, s.Start(t.Context()))
@@ -134,12 +134,11 @@ func TestBadAnswers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			failed := make(chan error, 2)
-			s := (&rude{answer: answer}).store(t, failed)
+			s := (&rude{answer: answer}).store(t)
 			require.ErrorIs(t, s.Read(t.Context(), storage.ReadRequest{}, &storage.Chunk{}), plugin.ErrUnavailable)
-			require.ErrorIs(t, <-failed, plugin.ErrUnavailable)
+			require.ErrorIs(t, s.Capabilities().Reopener.Gone(t.Context()), plugin.ErrUnavailable)
 			freed := 0
-			require.ErrorIs(t, s.Append(t.Context(), oneBatch(0, func(*storage.Batch) { freed++ })), storage.ErrFailed)
+			require.ErrorIs(t, s.Append(t.Context(), oneBatch(0, func(*storage.Batch) { freed++ })), plugin.ErrUnavailable)
 			require.Equal(t, 1, freed)
 		})
 	}
@@ -149,7 +148,7 @@ func TestBadAnswers(t *testing.T) {
 func TestFailureWithoutText(t *testing.T) {
 	s := (&rude{answer: func(q *storagepb.DataRequest) *storagepb.DataResponse {
 		return &storagepb.DataResponse{Id: q.GetId(), Failure: &pluginpb.Failure{}}
-	}}).store(t, make(chan error, 1))
+	}}).store(t)
 	require.ErrorContains(t, s.Read(t.Context(), storage.ReadRequest{}, &storage.Chunk{}), "without a text")
 	require.ErrorContains(t, s.Append(t.Context(), oneBatch(0, nil)), "without a text")
 }
@@ -159,7 +158,7 @@ func TestFailureWithoutText(t *testing.T) {
 func TestPluginsMessageLimit(t *testing.T) {
 	s := (&rude{most: 1000, answer: func(q *storagepb.DataRequest) *storagepb.DataResponse {
 		return &storagepb.DataResponse{Id: q.GetId(), Answer: &storagepb.DataResponse_Done{Done: &storagepb.Done{Marks: &storagepb.Marks{Version: 2, Tail: 100}}}}
-	}}).store(t, make(chan error, 1))
+	}}).store(t)
 	large := oneBatch(0, nil)
 	large.Buf = make([]byte, 2000)
 	large.Units[0].Size, large.Groups[0].Len = 2000, 2000
