@@ -12,6 +12,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/client"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/internal/rarely"
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/transport"
 )
@@ -76,11 +77,15 @@ type Assign struct {
 	wg      sync.WaitGroup
 
 	refused, failed, away, unsaved rarely.Line
+
+	generations, moves plugin.Counter
 }
 
 // New makes the behaviour and registers it.
 func New(k *kernel.Kernel, p Params) *Assign {
 	a := &Assign{k: k, p: p, slots: make(chan struct{}, maxWaiting), groups: map[string]*group{}}
+	a.generations = k.Meter.Counter("assignment_generations_total", "How often the queues of a group were shared anew by this broker.")
+	a.moves = k.Meter.Counter("assignment_moves_total", "Queues that went from a member to another one by that.")
 	a.links.dialer = p.Dialer
 	a.routes.k, a.routes.links, a.routes.servers = k, &a.links, p.NameServers
 	k.Handle(command.ReqQueryAssignment, a.query)

@@ -205,6 +205,7 @@ func TestStrategies(t *testing.T) {
 	w.all("AVG")
 	w.all("AVG_BY_CIRCLE")
 	require.Equal(t, n, w.shop.calls.Load())
+	require.True(t, w.HasLog("shared anew", "generation=2", "allocator=circle", "members=3", "queues=8", "moved=6", "without_owner=0"), w.Log.String())
 	w.leave("c")
 	require.Equal(t, map[string][]int32{"a": {0, 1, 2, 3}, "b": {4, 5, 6, 7}}, w.all("AVG"))
 	require.NoError(t, w.K.Topics.Put(t.Context(), command.TopicConfig{TopicName: "T", ReadQueueNums: 2, WriteQueueNums: 2, Perm: 6}))
@@ -379,7 +380,7 @@ func TestAllocatorGone(t *testing.T) {
 	w.join("c")
 	after := w.all("sticky")
 	require.Len(t, after["c"], 2)
-	require.Greater(t, w.present().Generation, generation)
+	require.Eventually(t, func() bool { return w.present().Generation > generation }, enginetest.Patience, time.Millisecond)
 	require.True(t, w.HasLog("an allocator failed"))
 }
 

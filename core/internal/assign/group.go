@@ -260,6 +260,7 @@ func (a *Assign) assigned(ctx context.Context, q *question, r *route) (*share, *
 			t := tabulate(req, made, name, inst.Version)
 			*res = result{inputs: inputs, learned: learned, table: t}
 			s.set(t)
+			a.tell(req, made, t)
 			return s, t, ""
 		}
 		fallthrough
@@ -273,6 +274,32 @@ func (a *Assign) assigned(ctx context.Context, q *question, r *route) (*share, *
 		return nil, nil, fmt.Sprintf("allocator %s: %v", name, err)
 	}
 	return s, last, fmt.Sprintf("allocator %s failed (%v); this is the assignment of generation %d", name, err, last.Generation)
+}
+
+// tell says what a new generation changed: who has which queue is the first
+// question when a group is stuck.
+func (a *Assign) tell(r *allocate.Request, made allocate.Assignment, t *table) {
+	moved, unowned := 0, 0
+	for i := range r.Members {
+		for _, q := range r.Members[i].Owned {
+			if o := made.Owner[q]; o != i && o >= 0 {
+				moved++
+			}
+		}
+	}
+	for _, o := range made.Owner {
+		if o < 0 {
+			unowned++
+		}
+	}
+	a.generations.Add(1)
+	a.moves.Add(uint64(moved))
+	topic := ""
+	if len(r.Queues) > 0 {
+		topic = r.Queues[0].Topic
+	}
+	a.k.Log.Info("the queues of a group are shared anew", "group", r.Group, "topic", topic, "generation", t.Generation, "allocator", t.Allocator,
+		"members", len(r.Members), "queues", len(r.Queues), "moved", moved, "without_owner", unowned)
 }
 
 // members are the members that send heartbeats here, sorted by client id.

@@ -20,6 +20,11 @@ import (
 	"github.com/hardpointmq/hardpoint/internal/wiretest"
 	"github.com/hardpointmq/hardpoint/plugins/allocate/averagely"
 	"github.com/hardpointmq/hardpoint/plugins/allocate/circle"
+	"github.com/hardpointmq/hardpoint/plugins/allocate/config"
+	"github.com/hardpointmq/hardpoint/plugins/allocate/consistenthash"
+	"github.com/hardpointmq/hardpoint/plugins/allocate/machineroom"
+	"github.com/hardpointmq/hardpoint/plugins/allocate/sticky"
+	"github.com/hardpointmq/hardpoint/plugins/allocate/zone"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire/allocatepb"
@@ -44,8 +49,18 @@ func build(tb testing.TB, name string, l wire.Launcher) allocate.Allocator {
 }
 
 func TestConformance(t *testing.T) {
-	for _, f := range []allocate.Factory{averagely.NewFactory(), circle.NewFactory()} {
-		allocatetest.Run(t, allocatetest.Harness{Factory: allocatewire.NewFactory(f.Name(), served(t, f)), Form: "wire"})
+	uneven := allocatetest.Lacks{Balance: true}
+	for _, h := range []allocatetest.Harness{
+		{Factory: averagely.NewFactory()},
+		{Factory: circle.NewFactory()},
+		{Factory: sticky.NewFactory(), Promises: allocatetest.Promises{FewMoves: true, OnlyNeeded: true}},
+		{Factory: zone.NewFactory(), Lacks: uneven, Promises: allocatetest.Promises{Weights: true, Zones: true}},
+		{Factory: consistenthash.NewFactory(), Lacks: uneven, Promises: allocatetest.Promises{OnlyNeeded: true}},
+		{Factory: machineroom.NewFactory(), Lacks: allocatetest.Lacks{Balance: true, Complete: true}},
+		{Factory: config.NewFactory(), Config: plugin.Raw(`{"rules":[{"client":"*","queues":["broker-[a-f]/*"]}]}`), Lacks: allocatetest.Lacks{Balance: true, Complete: true}},
+	} {
+		h.Factory, h.Form = allocatewire.NewFactory(h.Factory.Name(), served(t, h.Factory)), "wire"
+		allocatetest.Run(t, h)
 	}
 }
 
