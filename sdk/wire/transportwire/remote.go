@@ -259,18 +259,16 @@ const (
 	lastBackoff  = 10 * time.Second
 )
 
-// sleep is false when the transport or the link ended first; the link may be nil.
-func (t *remote) sleep(d time.Duration, l *link) bool {
-	var over chan struct{}
-	if l != nil {
-		over = l.over
-	}
+// sleep is false when the transport ended first, or one of the channels was
+// closed; they may be nil.
+func (t *remote) sleep(d time.Duration, over, retired <-chan struct{}) bool {
 	timer := t.set.Clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
 		return true
 	case <-over:
+	case <-retired:
 	case <-t.ctx.Done():
 	}
 	return false
@@ -311,7 +309,7 @@ func (t *remote) restart(old *link, wait time.Duration) (*link, time.Duration) {
 	old.cut()
 	t.keeper.Go(old.join) // a session may be busy for long
 	for {
-		if wait > 0 && !t.sleep(wait, nil) {
+		if wait > 0 && !t.sleep(wait, nil, nil) {
 			return nil, 0
 		}
 		wait = longer(wait)
@@ -354,8 +352,8 @@ func (t *remote) toMove() (all []*listener) {
 	return all
 }
 
-// serveAgain makes all listeners serve in l. It returns when they do, or when l
-// or the transport ended.
+// serveAgain makes all listeners serve in l. It returns when they do, when l is
+// of no use any more or replaced, or when the transport ended.
 func (t *remote) serveAgain(l *link) {
 	for wait := time.Millisecond; ; wait = min(2*wait, lastBackoff) {
 		for _, ln := range t.toMove() {
@@ -366,7 +364,7 @@ func (t *remote) serveAgain(l *link) {
 				t.set.Logger.Warn("a listener cannot serve its address again", "plugin", t.h.name, "address", ln.address, "retry_in", wait, "error", err)
 			}
 		}
-		if len(t.toMove()) == 0 || !t.sleep(wait, l) {
+		if len(t.toMove()) == 0 || !t.sleep(wait, l.over, l.proc.Retired()) {
 			return
 		}
 	}
@@ -383,7 +381,7 @@ func (t *remote) replace(old *link) *link {
 		var err error
 		if l, err = t.connect(t.ctx); err != nil {
 			t.set.Logger.Warn("the new process of a transport cannot be used; the old one goes on", "plugin", t.h.name, "retry_in", wait, "error", err)
-			if !t.sleep(wait, old) {
+			if !t.sleep(wait, old.over, nil) {
 				return old
 			}
 		}
@@ -397,7 +395,7 @@ func (t *remote) replace(old *link) *link {
 		})
 	}
 	t.serveAgain(l)
-	_ = t.sleep(handOver, old)
+	_ = t.sleep(handOver, old.over, nil)
 	cancel()
 	drains.Wait()
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(t.ctx), lastMoment)
