@@ -32,7 +32,7 @@ func pluginsChecked(n *node) fx.Option {
 
 func (p *program) pluginCommand() *cobra.Command {
 	c := &cobra.Command{Use: "plugin", Short: "The plugins of this program"}
-	c.AddCommand(p.pluginList(), p.pluginServe(), p.pluginBench(), p.pluginNew())
+	c.AddCommand(p.pluginList(), p.pluginServe(), p.pluginBench(), p.pluginNew(), p.pluginCheck())
 	return c
 }
 

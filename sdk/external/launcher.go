@@ -16,6 +16,8 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	goplugin_runner "github.com/hashicorp/go-plugin/runner"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
@@ -266,6 +268,7 @@ func (p *process) connect(ctx context.Context) error {
 func (p *process) whyNot(ctx, limit context.Context, err error) error {
 	r := p.run
 	hand, fault := r.shaken()
+	late := limit.Err() != nil || status.Code(err) == codes.DeadlineExceeded // gRPC is a moment early
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -273,13 +276,13 @@ func (p *process) whyNot(ctx, limit context.Context, err error) error {
 		return diagnose(p.cmd.Path, r.startErr)
 	case fault != nil:
 		return fault
-	case limit.Err() != nil && hand == "":
+	case late && hand == "":
 		found := "found was nothing"
-		if n := r.noise(); n != "" {
-			found = fmt.Sprintf("found was %q", n)
+		if n := p.out.noise(); len(n) > 0 {
+			found = fmt.Sprintf("found was %q", n[0])
 		}
 		return fmt.Errorf("nothing came of the handshake within %v: expected is a line like %q of its own on its standard output, %s; if the program is only slow to start, give it a longer start timeout", p.l.o.StartTimeout, expectedHandshake, found)
-	case limit.Err() != nil:
+	case late:
 		return fmt.Errorf("it shook hands (%s), but did not answer the health call within %v", shown(hand), p.l.o.StartTimeout)
 	case hand == "" && r.killed.Load(): // go-plugin did, at the end of its output
 		return errors.New("it closed its standard output without the handshake of a Hardpoint plugin, and went on running")

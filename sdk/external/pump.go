@@ -20,6 +20,8 @@ const (
 	lineQueue = 256     // lines that may wait for the logger
 	lastLines = 12      // lines kept for errors
 	lastSize  = 500     // bytes of each
+
+	noiseLines = 3 // lines kept of what does not belong on standard output
 )
 
 // pump brings what a process prints into the host's log. It always reads on: a
@@ -35,7 +37,8 @@ type pump struct {
 
 	mu    sync.Mutex
 	tail  []string
-	fault string // the newest line that says why a Go program dies
+	noisy []string // the first lines on standard output, which is not the plugin's
+	fault string   // the newest line that says why a Go program dies
 }
 
 type printed struct{ stream, text string }
@@ -98,6 +101,9 @@ func (p *pump) line(stream, text string) {
 	}
 	kept := fmt.Sprintf("%.*s", lastSize, text)
 	p.tail = append(p.tail, kept)
+	if stream == "stdout" && len(p.noisy) < noiseLines {
+		p.noisy = append(p.noisy, fmt.Sprintf("%.80s", text))
+	}
 	if isFault(text) {
 		p.fault = kept
 	}
@@ -123,6 +129,13 @@ func (p *pump) last() string {
 		lines = append([]string{p.fault, "…"}, lines...)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// noise gives the first lines on standard output.
+func (p *pump) noise() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.noisy)
 }
 
 // read takes lines from r until it ends. pick, when not nil, keeps a line for

@@ -37,7 +37,6 @@ type runner struct {
 		sync.Mutex
 		line  string // of the handshake
 		fault error  // what is wrong with it
-		noise string // the first line that was none
 	}
 
 	hand  *io.PipeReader // the line of the handshake
@@ -160,15 +159,7 @@ func (r *runner) handshake() func(line string) bool {
 	seen := false
 	return func(line string) bool {
 		parts := splitHandshake(line)
-		if seen {
-			return false
-		}
-		if !likeHandshake(parts) {
-			r.shake.Lock()
-			if r.shake.noise == "" {
-				r.shake.noise = fmt.Sprintf("%.80s", line)
-			}
-			r.shake.Unlock()
+		if seen || !likeHandshake(parts) {
 			return false
 		}
 		seen = true
@@ -232,13 +223,6 @@ func (r *runner) shaken() (string, error) {
 	r.shake.Lock()
 	defer r.shake.Unlock()
 	return r.shake.line, r.shake.fault
-}
-
-// noise gives the first line on standard output that was no handshake.
-func (r *runner) noise() string {
-	r.shake.Lock()
-	defer r.shake.Unlock()
-	return r.shake.noise
 }
 
 func (r *runner) alive() bool {
