@@ -94,7 +94,7 @@ func (p *program) configCheck() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				for _, err := range checkPlugins(c.Context(), l, withPrograms(plugins, &l.Config, external.Options{})) {
+				for _, err := range checkPlugins(c.Context(), l, withPrograms(plugins, &l.Config, external.Options{}, nil)) {
 					v.Errors = append(v.Errors, findingOf(err))
 				}
 			}

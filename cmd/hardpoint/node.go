@@ -34,6 +34,9 @@ type node struct {
 	log     *slog.Logger
 	level   slog.LevelVar
 	metrics *adminport.Metrics
+
+	reload   func() (*config.Loaded, error)
+	upgrades upgrades
 }
 
 func nodeCommand(p *program, mode config.Mode, short, long string) *cobra.Command {
@@ -41,11 +44,12 @@ func nodeCommand(p *program, mode config.Mode, short, long string) *cobra.Comman
 		Use: mode.String(), Short: short, Long: long, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			began := time.Now()
-			l, err := config.Load(config.Options{Mode: mode, Env: os.Environ(), Flags: c.Flags()})
+			reload := reloadWith(config.Options{Mode: mode, Env: os.Environ(), Flags: c.Flags()})
+			l, err := reload()
 			if err != nil {
 				return err
 			}
-			n := &node{Loaded: l, began: began, metrics: adminport.NewMetrics()}
+			n := &node{Loaded: l, began: began, metrics: adminport.NewMetrics(), reload: reload, upgrades: upgrades{}}
 			setLevel(&n.level, l.Config.Node.LogLevel)
 			n.log = newLogger(p.stderr, &n.level, l.Config.Node.LogFormat)
 			n.warn()
@@ -65,6 +69,7 @@ func (n *node) serve(ctx context.Context, p *program) error {
 	}
 	ctx, stop := n.untilSignal(ctx)
 	defer stop()
+	defer n.onHangup(ctx)()
 	err = app.Run(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		n.log.Info("stopped while starting")

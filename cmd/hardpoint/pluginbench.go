@@ -130,7 +130,7 @@ func (b *pluginBench) run(ctx context.Context, name string) ([]measured, error) 
 		}
 		b.cfg = &l.Config
 	}
-	programs := withPrograms(all, b.cfg, external.Options{})
+	programs := withPrograms(all, b.cfg, external.Options{}, nil)
 	k, err := b.kindOf(programs, name)
 	if err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ func outOfProcess(n *node) fx.Option {
 			return nil, fmt.Errorf("finding the program that serves plugins as a process: %w", err)
 		}
 		o := external.Options{Meter: n.metrics.Meter()}
-		return withPrograms(withProcesses(p, &n.Config, self, o), &n.Config, o), nil
+		return withPrograms(withProcesses(p, &n.Config, self, o), &n.Config, o, n.upgrades.replacer), nil
 	})
 }
 
@@ -113,13 +113,16 @@ func withProcesses(p *wiring.Plugins, c *config.Config, self string, o external.
 }
 
 // withPrograms are the plugins with those beside them that the configuration
-// names programs for.
-func withPrograms(p *wiring.Plugins, c *config.Config, o external.Options) *wiring.Plugins {
+// names programs for. Replacer, when not nil, makes that of each.
+func withPrograms(p *wiring.Plugins, c *config.Config, o external.Options, replacer func(config.Program) *external.Replacer) *wiring.Plugins {
 	out := *p
 	for _, k := range pluginKinds() {
 		for _, prog := range c.Programs {
 			if prog.Kind == k.name {
-				k.launch(&out, prog.Name, external.Command{Path: prog.Path, Args: prog.Args, Env: prog.Env, Checksum: prog.Checksum}, o)
+				if replacer != nil {
+					o.Replacer = replacer(prog)
+				}
+				k.launch(&out, prog.Name, commandOf(prog), o)
 			}
 		}
 	}

@@ -112,7 +112,7 @@ func (p *program) pluginList() *cobra.Command {
 					return err
 				}
 				cfg = &l.Config
-				all = withPrograms(all, cfg, external.Options{})
+				all = withPrograms(all, cfg, external.Options{}, nil)
 			}
 			list, fault := listPlugins(c.Context(), all, cfg)
 			if out.json() {
