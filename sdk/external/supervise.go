@@ -224,7 +224,7 @@ func (p *process) noteEnd() {
 	l.mu.Lock()
 	now := l.o.Clock.Now()
 	current := l.cur == p
-	died := !p.ending && (current || p.users > 0)
+	died := !p.ending // whoever was quick to give it back
 	var wait time.Duration
 	switch {
 	case died:
