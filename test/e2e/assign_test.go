@@ -3,87 +3,109 @@ package e2e
 import (
 	"fmt"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/internal/hosttest"
 	"github.com/hardpointmq/hardpoint/test/harness"
 )
 
+// sharers are members of a group, with raw frames, that let brokers share a topic.
+type sharers struct {
+	t            *testing.T
+	topic, group string
+	members      []string
+}
+
+func (s *sharers) call(c *harness.Conn, code int32, v any) *harness.Answer {
+	s.t.Helper()
+	b, err := command.EncodeBody(v)
+	require.NoError(s.t, err)
+	a, err := c.Call(code, nil, b)
+	require.NoError(s.t, err)
+	require.NoError(s.t, a.Err())
+	return a
+}
+
+// join connects members with a broker, each by a connection of its own, and
+// returns the last one.
+func (s *sharers) join(n *harness.Node, members ...string) (c *harness.Conn) {
+	s.t.Helper()
+	for _, id := range members {
+		one, err := harness.Dial(n.Addr)
+		require.NoError(s.t, err)
+		s.t.Cleanup(func() { _ = one.Close() })
+		c = one
+		s.call(c, command.ReqHeartBeat, command.HeartbeatData{ClientID: id, ConsumerDataSet: []command.ConsumerData{{
+			GroupName: s.group, ConsumeType: command.ConsumePassively, MessageModel: command.Clustering, ConsumeFromWhere: command.ConsumeFromLastOffset,
+			SubscriptionDataSet: []command.SubscriptionData{{Topic: s.topic, SubString: "*", SubVersion: 1}},
+		}}})
+	}
+	return c
+}
+
+func (s *sharers) ask(c *harness.Conn, id string, plan *command.PlanRequest) (out command.QueryAssignmentResponse) {
+	s.t.Helper()
+	a := s.call(c, command.ReqQueryAssignment, command.QueryAssignmentBody{
+		ClientID: id, ConsumerGroup: s.group, MessageModel: command.Clustering, StrategyName: "AVG", Topic: s.topic, Plan: plan,
+	})
+	require.NoError(s.t, command.DecodeBody(a.Body, &out))
+	return out
+}
+
+// shares are what a broker says that the members have.
+func (s *sharers) shares(c *harness.Conn) (of map[string][]string, all []string) {
+	s.t.Helper()
+	of = map[string][]string{}
+	for _, id := range s.members {
+		for _, x := range s.ask(c, id, nil).Assignments {
+			of[id] = append(of[id], fmt.Sprintf("%s/%d", x.MessageQueue.BrokerName, x.MessageQueue.QueueID))
+		}
+		all = append(all, of[id]...)
+	}
+	slices.Sort(all)
+	return of, all
+}
+
+func (s *sharers) create(n *harness.Node, queues int32) {
+	s.t.Helper()
+	c, err := harness.Dial(n.Addr)
+	require.NoError(s.t, err)
+	require.NoError(s.t, c.CreateTopic(s.topic, queues))
+	require.NoError(s.t, c.Close())
+}
+
+func (s *sharers) choose(c *harness.Conn, allocator string) {
+	s.t.Helper()
+	s.call(c, command.ReqSetMessageRequestMode, command.SetMessageRequestModeBody{ConsumerGroup: s.group, Topic: s.topic, Mode: command.ModePull, Allocator: allocator})
+}
+
 // TestAssignment: two brokers and a name server share the queues of a topic for
-// members that ask, with raw frames. All say the same; members keep their queues
-// over a restart; after kill -9 of the broker that computes the other one goes on.
+// members that ask. All say the same; members keep their queues over a restart;
+// after kill -9 of the broker that computes the other one goes on.
 func TestAssignment(t *testing.T) {
 	t.Parallel()
-	const topic, group = "shared", "sharers"
+	s := &sharers{t, "shared", "sharers", []string{"m1", "m2", "m3"}}
 	ns := harness.New(t, harness.Options{Role: "namesrv"})
-	nodes := map[string]*harness.Node{}
+	nodes, conns := map[string]*harness.Node{}, map[string]*harness.Conn{}
 	for _, name := range []string{"broker-a", "broker-b"} {
 		nodes[name] = harness.New(t, harness.Options{Role: "broker", Namesrv: ns.Addr, Broker: name, Set: []string{"zoneName=zone of " + name}})
-		c, err := harness.Dial(nodes[name].Addr)
-		require.NoError(t, err)
-		require.NoError(t, c.CreateTopic(topic, 4))
-		require.NoError(t, c.Close())
+		s.create(nodes[name], 4)
 	}
-	body := func(v any) []byte {
-		b, err := command.EncodeBody(v)
-		require.NoError(t, err)
-		return b
-	}
-	call := func(c *harness.Conn, code int32, v any) *harness.Answer {
-		a, err := c.Call(code, nil, body(v))
-		require.NoError(t, err)
-		require.NoError(t, a.Err())
-		return a
-	}
-	members := []string{"m1", "m2", "m3"}
-	// join connects every member with a broker, as consumers do.
-	join := func(n *harness.Node) *harness.Conn {
-		var c *harness.Conn
-		for _, id := range members {
-			var err error
-			c, err = harness.Dial(n.Addr)
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = c.Close() })
-			call(c, command.ReqHeartBeat, command.HeartbeatData{ClientID: id, ConsumerDataSet: []command.ConsumerData{{
-				GroupName: group, ConsumeType: command.ConsumePassively, MessageModel: command.Clustering, ConsumeFromWhere: command.ConsumeFromLastOffset,
-				SubscriptionDataSet: []command.SubscriptionData{{Topic: topic, SubString: "*", SubVersion: 1}},
-			}}})
-		}
-		return c
-	}
-	ask := func(c *harness.Conn, id string, plan *command.PlanRequest) (out command.QueryAssignmentResponse) {
-		a := call(c, command.ReqQueryAssignment, command.QueryAssignmentBody{
-			ClientID: id, ConsumerGroup: group, MessageModel: command.Clustering, StrategyName: "AVG", Topic: topic, Plan: plan,
-		})
-		require.NoError(t, command.DecodeBody(a.Body, &out))
-		return out
-	}
-	// shares are what a broker says that the members have.
-	shares := func(c *harness.Conn) (of map[string][]string, all []string) {
-		of = map[string][]string{}
-		for _, id := range members {
-			for _, x := range ask(c, id, nil).Assignments {
-				of[id] = append(of[id], fmt.Sprintf("%s/%d", x.MessageQueue.BrokerName, x.MessageQueue.QueueID))
-			}
-			all = append(all, of[id]...)
-		}
-		slices.Sort(all)
-		return of, all
-	}
-	conns := map[string]*harness.Conn{}
 	for name, n := range nodes {
-		conns[name] = join(n)
-		call(conns[name], command.ReqSetMessageRequestMode, command.SetMessageRequestModeBody{ConsumerGroup: group, Topic: topic, Mode: command.ModePull, Allocator: "sticky"})
+		conns[name] = s.join(n, s.members...)
+		s.choose(conns[name], "sticky")
 	}
 	a, b := conns["broker-a"], conns["broker-b"]
-	before, all := shares(a)
+	before, all := s.shares(a)
 	require.Equal(t, []string{"broker-a/0", "broker-a/1", "broker-a/2", "broker-a/3", "broker-b/0", "broker-b/1", "broker-b/2", "broker-b/3"}, all)
-	other, _ := shares(b)
+	other, _ := s.shares(b)
 	require.Equal(t, before, other, "both brokers say the same")
-	plan := ask(b, "", &command.PlanRequest{}).Plan
+	plan := s.ask(b, "", &command.PlanRequest{}).Plan
 	require.NotNil(t, plan)
 	require.Zero(t, plan.Moved)
 	require.Equal(t, "sticky", plan.Present)
@@ -92,8 +114,8 @@ func TestAssignment(t *testing.T) {
 	owner := plan.Broker
 	nodes[owner].Stop()
 	nodes[owner].Start()
-	conns[owner] = join(nodes[owner])
-	after, _ := shares(conns[owner])
+	conns[owner] = s.join(nodes[owner], s.members...)
+	after, _ := s.shares(conns[owner])
 	require.Equal(t, before, after, "members keep their queues")
 
 	left := "broker-a"
@@ -102,7 +124,51 @@ func TestAssignment(t *testing.T) {
 	}
 	nodes[owner].Kill()
 	require.Eventually(t, func() bool {
-		_, all := shares(conns[left])
+		_, all := s.shares(conns[left])
 		return slices.Equal(all, []string{left + "/0", left + "/1", left + "/2", left + "/3"})
 	}, 60*time.Second, 100*time.Millisecond, "the broker that is left shares what is left")
+}
+
+// TestAllocatorProcess: the process of an allocator is stopped, continued and
+// killed. Members keep their queues all the time, and who joins has its share when
+// the process is back.
+func TestAllocatorProcess(t *testing.T) {
+	t.Parallel()
+	s := &sharers{t, "shared", "sharers", []string{"m1", "m2"}}
+	n := harness.New(t, harness.Options{Set: []string{"plugins.allocate.sticky.process=true"}})
+	s.create(n, 12)
+	c := s.join(n, s.members...)
+	s.choose(c, "sticky")
+	_, all := s.shares(c)
+	require.Len(t, all, 12)
+	child := func() int {
+		ids := hosttest.Children(t, n.Pid())
+		require.Len(t, ids, 1)
+		return ids[0]
+	}
+	for i, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		before, _ := s.shares(c)
+		pid, id := child(), fmt.Sprintf("m%d", 3+i)
+		require.NoError(t, syscall.Kill(pid, sig))
+		if sig == syscall.SIGSTOP {
+			// It does not answer, so nothing can have changed yet.
+			s.join(n, id)
+			after, _ := s.shares(c)
+			require.Equal(t, before, after, "the last assignment stays")
+			require.Nil(t, s.ask(c, id, nil).Assignments)
+			_ = syscall.Kill(pid, syscall.SIGCONT) // unless it was ended as one that hangs
+		} else {
+			s.join(n, id)
+		}
+		s.members = append(s.members, id)
+		require.Eventually(t, func() bool {
+			of, all := s.shares(c)
+			for _, id := range s.members {
+				if len(of[id]) != 12/len(s.members) {
+					return false
+				}
+			}
+			return len(slices.Compact(all)) == 12
+		}, 60*time.Second, 100*time.Millisecond, "who joined has its share when the process is back")
+	}
 }
