@@ -52,10 +52,12 @@ func (s *social) call(ctx context.Context, format string, args ...any) error {
 func (s *social) AddLearner(ctx context.Context, id, addr string) error {
 	return s.call(ctx, "add %s %s", id, addr)
 }
-func (s *social) Promote(ctx context.Context, id string) error  { return s.call(ctx, "promote %s", id) }
-func (s *social) Remove(ctx context.Context, id string) error   { return s.call(ctx, "remove %s", id) }
-func (s *social) Transfer(ctx context.Context, id string) error { return s.call(ctx, "transfer %s", id) }
-func (s *social) Resign(ctx context.Context) error              { return s.call(ctx, "resign") }
+func (s *social) Promote(ctx context.Context, id string) error { return s.call(ctx, "promote %s", id) }
+func (s *social) Remove(ctx context.Context, id string) error  { return s.call(ctx, "remove %s", id) }
+func (s *social) Transfer(ctx context.Context, id string) error {
+	return s.call(ctx, "transfer %s", id)
+}
+func (s *social) Resign(ctx context.Context) error { return s.call(ctx, "resign") }
 
 func (s *social) Capabilities() replication.Capabilities {
 	return replication.Capabilities{Members: s}
