@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -21,11 +23,14 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/allocate"
 	"github.com/hardpointmq/hardpoint/core/allocate/allocatetest"
+	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
 	"github.com/hardpointmq/hardpoint/internal/hosttest"
+	"github.com/hardpointmq/hardpoint/plugins/standard"
+	"github.com/hardpointmq/hardpoint/sdk/embedded"
 	"github.com/hardpointmq/hardpoint/sdk/external"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire/allocatepb"
@@ -239,11 +244,11 @@ func TestKilled(t *testing.T) {
 }
 
 // command runs a plugin without package external.
-func command(t *testing.T, env ...string) (*exec.Cmd, *bytes.Buffer) {
+func command(t *testing.T, env ...string) (*exec.Cmd, *lockedBuffer) {
 	t.Helper()
 	c := program(t, allocator)
 	cmd := exec.CommandContext(t.Context(), c.Path, c.Args...)
-	var stderr bytes.Buffer
+	var stderr lockedBuffer
 	cmd.Env, cmd.Stderr = append(append(os.Environ(), c.Env...), env...), &stderr
 	return cmd, &stderr
 }
@@ -259,6 +264,39 @@ func TestRunByHand(t *testing.T) {
 	cmd, stderr = command(t, h.MagicCookieKey+"="+h.MagicCookieValue, "PLUGIN_PROTOCOL_VERSIONS=0,99")
 	require.ErrorAs(t, cmd.Run(), &exit)
 	require.Contains(t, stderr.String(), "the host speaks the plugin protocol 0 or 99, this plugin 1")
+}
+
+// TestMissingMethods are said when the process starts, not when they are called.
+func TestMissingMethods(t *testing.T) {
+	_, err := external.Storage("half", program(t, "testdata/unfinished.py"), external.Options{}).Describe(t.Context(), nil)
+	require.ErrorIs(t, err, plugin.ErrUnavailable)
+	require.ErrorContains(t, err, `the storage plugin "half" lacks the method apply, scan, sync`)
+}
+
+// TestBroker runs a whole broker on both examples, and finds its messages again.
+func TestBroker(t *testing.T) {
+	plugins, err := standard.Plugins()
+	require.NoError(t, err)
+	plugins.Storage = plugins.Storage.With(external.Storage("sqlite", program(t, store), external.Options{}))
+	plugins.Allocate = plugins.Allocate.With(external.Allocate("dealt", program(t, allocator), external.Options{}))
+	dir := t.TempDir()
+	var sent []api.SendResult
+	for round := range 2 {
+		b, err := embedded.New(t.Context(), embedded.WithPlugins(plugins), embedded.WithStorage("sqlite"), embedded.WithDir(dir))
+		require.NoError(t, err)
+		for range 50 {
+			r, err := b.API().Send(t.Context(), &api.SendRequest{Topic: "T", Body: fmt.Appendf(nil, "%d", len(sent))})
+			require.NoError(t, err)
+			sent = append(sent, r)
+		}
+		for i, r := range sent {
+			got, err := b.API().Pull(t.Context(), &api.PullRequest{Group: "g", Queue: r.Queue, Offset: r.Offset, Max: 1})
+			require.NoError(t, err)
+			require.Len(t, got.Messages, 1)
+			require.Equal(t, strconv.Itoa(i), string(got.Messages[0].Body), "round %d", round)
+		}
+		require.NoError(t, b.Close(t.Context()))
+	}
 }
 
 // TestEndsWithItsHost: signals do not end it, the end of its standard input does.

@@ -18,6 +18,7 @@ class Plugin:
     """
 
     kind = contract = ""
+    _methods = ()  # that a subclass has to have
 
     #: What the plugin is called in the host's configuration.
     name = ""
@@ -36,6 +37,11 @@ class Plugin:
     def facets(cls):
         """Names the optional abilities."""
         return []
+
+    @classmethod
+    def _missing(cls):
+        base = next(c for c in cls.__mro__ if "_methods" in vars(c))
+        return [m for m in cls._methods if getattr(cls, m) is getattr(base, m)]
 
     @classmethod
     def _configure(cls, raw):

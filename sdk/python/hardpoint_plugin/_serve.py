@@ -101,6 +101,9 @@ def _kinds(plugins):
     for p in plugins:
         if not p.name or p.kind not in services:
             sys.exit(f"{p.__name__} cannot be served: it needs a name, and to be an Allocator or a Store")
+        missing = p._missing()
+        if missing:
+            sys.exit(f'{p.__name__} cannot be served: the {p.kind} plugin "{p.name}" lacks the method {", ".join(missing)}')
         by_kind.setdefault(p.kind, []).append(p)
     return {kind: services[kind](classes) for kind, classes in by_kind.items()}
 

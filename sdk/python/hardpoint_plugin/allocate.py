@@ -42,6 +42,7 @@ class Allocator(Plugin):
     """Base of allocators: a subclass has a name, a version and the method allocate."""
 
     kind, contract = "allocate", "allocate/1"
+    _methods = ("allocate",)
 
     def allocate(self, request):
         """Returns for each queue the index of the member that gets it, -1 for nobody;

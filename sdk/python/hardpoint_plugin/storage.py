@@ -23,6 +23,7 @@ class Store(Plugin):
     bytes do."""
 
     kind, contract = "storage", "storage/1"
+    _methods = ("open", "apply", "get", "scan", "sync", "close")
 
     #: Whether what apply did survives kill -9 of the process without sync.
     survives_process_death = False
