@@ -90,6 +90,7 @@ Flags come before FILE; what follows it is the program's. Exit code 1 when somet
 	f.SetInterspersed(false)
 	f.DurationVar(&k.timeout, "timeout", 30*time.Second, "how long the start, and each plugin, may take")
 	f.StringVar(&k.cmd.Checksum, "checksum", "", "SHA-256 that the program must have, in hexadecimal digits")
+	f.StringArrayVar(&k.cmd.Env, "env", nil, "`NAME=VALUE` for the program's environment, once for each")
 	f.StringVar(&k.raw, "config", "", "configuration of the plugins instead of their defaults, as a JSON `object`")
 	out.register(c)
 	return c

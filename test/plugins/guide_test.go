@@ -76,6 +76,7 @@ hardpoint plugin new storage notes --hardpoint "$SOURCES"
 cd notes
 go vet ./...
 go build -o bin/notes ./cmd/notes
+hardpoint plugin check bin/notes
 hardpoint config check broker.yaml
 hardpoint standalone --config broker.yaml &
 until hardpoint bench produce --namesrv 127.0.0.1:9876 --topic Notes --count 1; do sleep 0.2; done
