@@ -86,11 +86,13 @@ func (p *peer) Send(out ...command.Frame) error {
 		return nil
 	}
 	p.unsent(n)
-	if w := p.waiting.Load(); w > int64(n) && w > int64(p.o.lim.PeerBytes) {
-		return p.slow(n, fmt.Errorf("%w: %d bytes wait for its process and %d more came, limit %d", transport.ErrSlow, w-int64(n), n, p.o.lim.PeerBytes))
+	// What is sent now does not count: only the process knows what the peer's own
+	// connection takes of it.
+	if w := p.waiting.Load() - int64(n); w > int64(p.o.lim.PeerBytes) {
+		return p.slow(n, fmt.Errorf("%w: %d bytes wait for its process, limit %d", transport.ErrSlow, w, p.o.lim.PeerBytes))
 	}
-	if all := p.o.unsent.Load(); all > int64(n) && all > p.o.lim.TotalBytes {
-		return p.slow(n, fmt.Errorf("%w: what waits for the process of all peers together has reached %d bytes", transport.ErrSlow, p.o.lim.TotalBytes))
+	if w := p.o.unsent.Load() - int64(n); w > p.o.lim.TotalBytes {
+		return p.slow(n, fmt.Errorf("%w: %d bytes wait for the process for all peers together, limit %d", transport.ErrSlow, w, p.o.lim.TotalBytes))
 	}
 	if n > data.MaxFrame {
 		return p.slow(n, fmt.Errorf("%w: %d bytes at once, at most %d cross to the process of a transport", transport.ErrSlow, n, data.MaxFrame))
