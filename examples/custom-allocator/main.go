@@ -10,9 +10,13 @@ import (
 	"github.com/hardpointmq/hardpoint/core/allocate"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
+	"github.com/hardpointmq/hardpoint/sdk/serve"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "serve" { // started by a broker
+		serve.Main(serve.Allocate(NewFactory()))
+	}
 	if err := run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "custom-allocator:", err)
 		os.Exit(1)
@@ -45,7 +49,11 @@ func run(ctx context.Context) error {
 		}
 		fmt.Print(name, ":")
 		for i, owner := range got.Owner {
-			fmt.Printf(" %d→%s", i, req.Members[owner].ClientID)
+			who := "nobody"
+			if owner >= 0 {
+				who = req.Members[owner].ClientID
+			}
+			fmt.Printf(" %d→%s", i, who)
 		}
 		fmt.Println()
 	}

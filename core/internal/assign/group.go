@@ -365,21 +365,10 @@ func allocated(ctx context.Context, inst Instance, r *allocate.Request) (a alloc
 		}
 	}()
 	a, err = inst.Plugin.Allocate(ctx, r)
-	if err != nil {
-		return a, err
+	if err == nil {
+		err = a.Check(r)
 	}
-	if len(a.Owner) != len(r.Queues) {
-		return a, fmt.Errorf("it gave %d owners for %d queues", len(a.Owner), len(r.Queues))
-	}
-	if len(a.Why) != 0 && len(a.Why) != len(r.Queues) {
-		return a, fmt.Errorf("it gave %d reasons for %d queues", len(a.Why), len(r.Queues))
-	}
-	for q, o := range a.Owner {
-		if o < -1 || o >= len(r.Members) {
-			return a, fmt.Errorf("it gave queue %d to member %d of %d", q, o, len(r.Members))
-		}
-	}
-	return a, nil
+	return a, err
 }
 
 func tabulate(r *allocate.Request, made allocate.Assignment, name, version string) *table {
