@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hardpointmq/hardpoint/core/allocate/allocatetest"
+	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
 	"github.com/hardpointmq/hardpoint/internal/hosttest"
 	"github.com/hardpointmq/hardpoint/sdk/external"
@@ -37,7 +38,9 @@ const (
 // TestConformance runs the suites on the examples, without an opt-out.
 func TestConformance(t *testing.T) {
 	allocatetest.Run(t, allocatetest.Harness{Factory: external.Allocate("dealt", program(t, allocator), external.Options{}), Form: "process"})
-	storagetest.Run(t, storagetest.Harness{Factory: external.Storage("sqlite", program(t, store), external.Options{}), Form: storagetest.Process})
+	f := external.Storage("sqlite", program(t, store), external.Options{})
+	opened(t, f, t.TempDir(), storage.Events{}) // keeps the process: starting Python takes longer than a case
+	storagetest.Run(t, storagetest.Harness{Factory: f, Form: storagetest.Process})
 }
 
 func BenchmarkAllocator(b *testing.B) {
