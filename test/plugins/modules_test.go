@@ -1,6 +1,11 @@
 package plugins
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,19 +26,25 @@ var ours = regexp.MustCompile(`(?m)^.*github\.com/hardpointmq/hardpoint.*$`)
 func copied(t *testing.T, name string, knows bool) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
-	command(t, ".", harness.Binary(t, false), "plugin", "new", "storage", "begin", "--hardpoint", "../..", "--dir", dir, "--module", "example.com/"+name)
-	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	require.NoError(t, err)
-	sum, err := os.ReadFile(filepath.Join(dir, "go.sum"))
-	require.NoError(t, err)
-	require.NoError(t, os.RemoveAll(dir))
 	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", name))))
-	if !knows {
-		mod = ours.ReplaceAll(mod, nil)
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), mod, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o600))
+	withModule(t, dir, "example.com/"+name, knows)
 	return dir
+}
+
+// withModule writes go.mod and go.sum into a folder.
+func withModule(t *testing.T, dir, module string, knows bool) {
+	t.Helper()
+	begin := filepath.Join(t.TempDir(), "begin")
+	command(t, ".", harness.Binary(t, false), "plugin", "new", "storage", "begin", "--hardpoint", "../..", "--dir", begin, "--module", "MODULE")
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(begin, name))
+		require.NoError(t, err)
+		if !knows {
+			text = ours.ReplaceAll(text, nil)
+		}
+		text = bytes.Replace(text, []byte("module MODULE"), []byte("module "+module), 1)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
 }
 
 // command runs a program in dir and returns its output.
@@ -72,4 +83,45 @@ func TestWireOfVersion1(t *testing.T) {
 	t.Setenv("ALLOCATOR_NAME", "wire1")
 	out := command(t, copied(t, "outside", true), "go", "test", "-v", "-run", "TestProgram", ".")
 	require.Contains(t, out, "--- PASS: TestProgram/wire1/process/Allocator/")
+}
+
+// TestFrozenSDK: a store that was built with the SDK of version 1 of the wire
+// (testdata/sdk-wire1.tar.gz, made by the script freeze) is hosted by this build.
+// The long form runs the whole suite on it.
+func TestFrozenSDK(t *testing.T) {
+	dir := t.TempDir()
+	unpack(t, "testdata/sdk-wire1.tar.gz", dir)
+	withModule(t, dir, "github.com/hardpointmq/hardpoint", false)
+	binary := filepath.Join(dir, "journal")
+	command(t, dir, "go", "build", "-o", binary, "./examples/custom-store")
+	require.Regexp(t, "(?m)^storage +journal +[^ ]+ +storage/1 .* good: ", command(t, ".", harness.Binary(t, false), "plugin", "check", binary))
+	if harness.Long() {
+		t.Setenv("STORE", binary)
+		t.Setenv("STORE_NAME", "journal")
+		out := command(t, copied(t, "outside", true), "go", "test", "-v", "-run", "TestProgram", ".")
+		require.Contains(t, out, "--- PASS: TestProgram/journal/process/store/")
+	}
+}
+
+// unpack writes the files of a compressed archive below dir.
+func unpack(t *testing.T, archive, dir string) {
+	t.Helper()
+	f, err := os.Open(archive)
+	require.NoError(t, err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		require.NoError(t, err)
+		text, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.True(t, filepath.IsLocal(h.Name), h.Name)
+		to := filepath.Join(dir, filepath.FromSlash(h.Name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o700))
+		require.NoError(t, os.WriteFile(to, text, 0o600))
+	}
 }

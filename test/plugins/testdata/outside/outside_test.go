@@ -71,15 +71,17 @@ func TestReplicator(t *testing.T) {
 	})
 }
 
-// TestProgram runs the suite of allocators on a program that somebody else built.
+// TestProgram runs a suite on a program that somebody else built.
 func TestProgram(t *testing.T) {
-	path := os.Getenv("ALLOCATOR")
-	if path == "" {
-		return
+	if path := os.Getenv("ALLOCATOR"); path != "" {
+		f := external.Allocate(os.Getenv("ALLOCATOR_NAME"), external.Command{Path: path}, external.Options{})
+		allocatetest.Run(t, allocatetest.Harness{Factory: f, Form: "process"})
+		if _, err := f.Describe(t.Context(), plugin.Raw(`{"nonsense": 1}`)); !errors.Is(err, plugin.ErrConfig) {
+			t.Fatalf("a field that it does not have: %v", err)
+		}
 	}
-	f := external.Allocate(os.Getenv("ALLOCATOR_NAME"), external.Command{Path: path}, external.Options{})
-	allocatetest.Run(t, allocatetest.Harness{Factory: f, Form: "process"})
-	if _, err := f.Describe(t.Context(), plugin.Raw(`{"nonsense": 1}`)); !errors.Is(err, plugin.ErrConfig) {
-		t.Fatalf("a field that it does not have: %v", err)
+	if path := os.Getenv("STORE"); path != "" {
+		f := external.Storage(os.Getenv("STORE_NAME"), external.Command{Path: path}, external.Options{})
+		storagetest.Run(t, storagetest.Harness{Factory: f, Form: storagetest.Process})
 	}
 }
