@@ -15,10 +15,12 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/replication/replicationtest"
+	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/internal/wiretest"
 	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/replicationwire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
 )
 
 // degraded is an engine whose replicator's process can be killed.
@@ -83,6 +85,55 @@ func TestReplicationGone(t *testing.T) {
 			w.restart()
 			require.Equal(t, []string{"before", "after"}, w.read("T", 0))
 			require.Equal(t, []string{"new topic"}, w.read("U", 0))
+		})
+	}
+}
+
+// A store goes away and comes back under a replicator that is a process, too: it
+// hears of both, and takes a new office.
+func TestStoreGoneUnderReplication(t *testing.T) {
+	for name, raw := range flushes() {
+		t.Run(name, func(t *testing.T) {
+			m := kinds[0].fresh()
+			var mu sync.Mutex
+			var server *storagewire.Server
+			stores := wiretest.NewLauncher(t, func() []wire.Served {
+				mu.Lock()
+				defer mu.Unlock()
+				server = storagewire.NewServer(nil, m.factory())
+				return []wire.Served{server}
+			})
+			kill := func() {
+				mu.Lock()
+				s := server
+				mu.Unlock()
+				stores.Kill()
+				_ = s.Close(t.Context())
+			}
+			reps := wiretest.NewLauncher(t, func() []wire.Served { return []wire.Served{replicationwire.NewServer(nil, solo.NewFactory())} })
+			w := &world{t: t, medium: m}
+			w.store = func(p storage.Params) storage.Store {
+				s, err := storagewire.NewFactory(m.factory().Name(), stores).Build(t.Context(), p, nil)
+				require.NoError(t, err)
+				return s
+			}
+			w.start(enginetest.Options{Replication: replicationwire.NewFactory(solo.Name, reps), ReplicationConfig: raw})
+			w.topic("T", 1)
+			var want []string
+			for i := range 3 {
+				body := fmt.Sprint("round ", i)
+				w.send(enginetest.Message{Topic: "T", Body: body})
+				want = append(want, body)
+				term := w.e.K.Role().Term
+				if i == 2 { // both at once
+					reps.Kill()
+				}
+				kill()
+				w.leads(term)
+				require.Equal(t, want, w.read("T", 0))
+			}
+			w.send(enginetest.Message{Topic: "T", Body: "last"})
+			require.Equal(t, append(want, "last"), w.read("T", 0))
 		})
 	}
 }

@@ -88,6 +88,8 @@ type world struct {
 	e      *enginetest.Engine
 	c      *enginetest.Client
 	dead   *atomic.Bool
+	// store makes the store [that of the medium].
+	store func(storage.Params) storage.Store
 	// script drives the scripted replicator behind a border.
 	script *replicationtest.Scripted
 
@@ -142,6 +144,9 @@ func (w *world) wired(f replication.Factory) replication.Factory {
 func (w *world) newStore(p storage.Params) storage.Store {
 	w.t.Helper()
 	p.Dir = "/store"
+	if w.store != nil {
+		return w.store(p)
+	}
 	f := w.medium.factory()
 	if w.remote {
 		f = storagewire.NewFactory(f.Name(), wiretest.New(w.t, storagewire.NewServer(nil, f)))

@@ -40,8 +40,12 @@ const (
 	kindRole
 	kindOver
 	kindStatus
+	kindGone
+	kindReopened
+	// To the plugin.
+	kindState
 
-	kindLast = kindStatus
+	kindLast = kindState
 )
 
 // roles are those of the two connections: turn and store.

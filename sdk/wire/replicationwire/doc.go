@@ -56,7 +56,8 @@
 //	forget     topic, queue
 //	cancel     the id is that of the call, in both directions
 //	log done   marks, failure                           answers a call of the store
-//	role done  failure                                  answers role
+//	role done  failure                                  answers role, gone, reopened
+//	state      state of the log, as for start           before a reopened that succeeds
 //
 // To the host:
 //
@@ -75,6 +76,7 @@
 //	role       role                                     answered by role done
 //	over       the id is that of a role whose office ended
 //	status     role, replicas
+//	gone, reopened: facet Reopener of the store         answered by role done
 //
 // # Calls
 //
@@ -86,8 +88,8 @@
 // store too when they come back in an outcome.
 //
 // Params.Logger writes to the process's standard error, Meter and Clock are the
-// plugin's own. Of the store the plugin gets RawLog, not Retention and KeyIndex,
-// which are the engine's. Params.Network does not cross: Listen and Dial refuse.
+// plugin's own. Of the store the plugin gets RawLog and Reopener, not Retention and
+// KeyIndex, which are the engine's. Params.Network does not cross: Listen and Dial refuse.
 //
 // # When the process is gone
 //

@@ -61,6 +61,6 @@ func toParams(p *replication.Params) *replicationpb.Params {
 	c := p.Store.Capabilities()
 	return &replicationpb.Params{
 		Settings: wire.ToSettings(&p.Settings), RawLog: c.RawLog != nil,
-		SurvivesProcessDeath: c.Survives > 0, Term: p.Sequencer.Term(),
+		SurvivesProcessDeath: c.Survives > 0, Term: p.Sequencer.Term(), Reopener: c.Reopener != nil,
 	}
 }

@@ -153,6 +153,7 @@ type here struct {
 func (h here) Gone() <-chan struct{} { return h.gone }
 func (here) Cause() error            { return plugin.ErrUnavailable }
 func (here) Release(bool)            {}
+func (here) Fail(error)              {}
 
 // FuzzHost gives a host arbitrary frames of a plugin that has a Pending: it does what
 // they say or ends the session, each group gets one outcome, each batch is freed.

@@ -20,6 +20,7 @@ import (
 var (
 	_ storage.Store            = (*hostStore)(nil)
 	_ storage.RawLog           = (*hostStore)(nil)
+	_ storage.Reopener         = reopener{}
 	_ storage.SequencerWatcher = (*instance)(nil)
 )
 
@@ -137,6 +138,42 @@ func (s *hostStore) Reset(ctx context.Context, first message.Position, ends []me
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	return s.call(ctx, kindReset, func(b []byte) []byte { return data.PutEnds(data.PutInt(b, first), ends) })
+}
+
+// reopener is the facet of a host's store that can go away.
+type reopener struct{ i *instance }
+
+// Gone implements storage.Reopener.
+func (r reopener) Gone(ctx context.Context) error { return r.wait(ctx, kindGone) }
+
+// Reopened implements storage.Reopener.
+func (r reopener) Reopened(ctx context.Context) error { return r.wait(ctx, kindReopened) }
+
+func (r reopener) wait(ctx context.Context, k data.Kind) error {
+	i := r.i
+	left, err := timeout(ctx)
+	if err != nil {
+		return err
+	}
+	id, c := i.last.Add(1), make(chan error, 1)
+	i.mu.Lock()
+	i.asked[id] = c
+	i.mu.Unlock()
+	i.out.add(k, id, left, nil)
+	i.flush()
+	select {
+	case err := <-c:
+		return wire.OfCall(ctx, err)
+	case <-ctx.Done():
+		i.mu.Lock()
+		delete(i.asked, id)
+		i.mu.Unlock()
+		i.out.add(kindCancel, id, 0, nil)
+		i.flush()
+		return ctx.Err()
+	case <-i.ctx.Done():
+		return storage.ErrNotRunning // the host is gone
+	}
 }
 
 // putState carries the state of the log.

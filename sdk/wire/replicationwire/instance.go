@@ -48,7 +48,7 @@ type instance struct {
 	last    atomic.Uint64 // id of a call
 	mu      sync.Mutex
 	cancels map[uint64]context.CancelFunc // of the host's calls
-	asked   map[uint64]chan error         // calls of OnRole
+	asked   map[uint64]chan error         // calls of OnRole and of Reopener
 	offices map[uint64]context.Context
 
 	told struct {
@@ -143,13 +143,15 @@ func (i *instance) handle(h *data.Head, body []byte) error {
 			done()
 			return fmt.Errorf("%w: Append %d while another one waits", data.ErrFrame, id)
 		}
-	case kindStart:
+	case kindStart, kindState:
 		st := &storagepb.LogState{}
 		if err := proto.Unmarshal(body, st); err != nil {
 			return fmt.Errorf("%w: the state of a log: %w", data.ErrFrame, err)
 		}
 		i.store.Begin(st)
-		i.do(h, i.rep.Start)
+		if h.Kind == kindStart {
+			i.do(h, i.rep.Start)
+		}
 	case kindShutdown:
 		i.do(h, i.rep.Shutdown)
 	case kindBarrier:

@@ -75,6 +75,9 @@ func (s *Server) build(ctx context.Context, name string, raw []byte, p *replicat
 	if p.GetRawLog() {
 		i.store.caps.RawLog = i.store
 	}
+	if p.GetReopener() {
+		i.store.caps.Reopener = reopener{i}
+	}
 	if p.GetSurvivesProcessDeath() {
 		i.store.caps.Survives = storage.SurvivesProcessDeath
 	}

@@ -32,7 +32,6 @@ type session struct {
 	lender *storagewire.Lender
 	kept   kept
 	began  time.Time
-	why    error // it ended; valid when ended is closed
 
 	ctx    context.Context // ends with the session
 	cancel context.CancelFunc
@@ -150,7 +149,9 @@ func (s *session) serve() {
 // end answers everything that is under way, in log order. The reader calls it
 // last, so that nobody else tells outcomes.
 func (s *session) end(why error) {
-	s.why = why
+	if errors.Is(why, data.ErrFrame) {
+		s.proc.Fail(why)
+	}
 	s.r.lost(s, why) // nothing more is begun
 	s.cut()
 	s.cancel()
@@ -307,12 +308,10 @@ func (s *session) putForgotten(b []byte) []byte {
 	return b
 }
 
-// cause is why the session ended: a fault of the plugin, or how its process did.
+// cause is why the session ended: a fault of the plugin, or how its process did,
+// with exit status and last output.
 func (s *session) cause() error {
-	if errors.Is(s.why, data.ErrFrame) {
-		return s.why
-	}
-	return fmt.Errorf("replication plugin %q: %w", s.r.h.name, s.proc.Cause()) // with exit status and last output
+	return fmt.Errorf("replication plugin %q: %w", s.r.h.name, s.proc.Cause())
 }
 
 // quiet waits until no call is under way.
@@ -368,6 +367,9 @@ func (s *session) handle(h *data.Head, body []byte) error {
 		return s.change(h, body)
 	case kindRole:
 		return s.role(h, body)
+	case kindGone, kindReopened:
+		s.reopener(h)
+		return nil
 	case kindStatus:
 		st, err := readStatus(body)
 		if err == nil {
@@ -594,8 +596,12 @@ func (s *session) change(h *data.Head, body []byte) error {
 
 // context makes that of a call of the plugin.
 func (s *session) context(h *data.Head) (context.Context, func()) {
-	if h.Timeout == 0 && h.Kind != kindTruncate && h.Kind != kindReset {
-		return s.ctx, func() {}
+	switch h.Kind {
+	case kindTruncate, kindReset, kindGone, kindReopened:
+	default: // it waits for nobody
+		if h.Timeout == 0 {
+			return s.ctx, func() {}
+		}
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	if h.Timeout > 0 {
@@ -624,6 +630,27 @@ func (s *session) logDone(id uint64, err error) {
 		return data.PutFailure(s.lender.AppendMarks(b), s.kept.number(err))
 	})
 	s.post(*out)
+}
+
+// reopener does the calls of that facet, which wait. From Reopened's return on the
+// plugin knows the log as it is then.
+func (s *session) reopener(h *data.Head) {
+	ctx, stop := s.context(h)
+	id, back := h.ID, h.Kind == kindReopened
+	s.tasks.Go(func() {
+		defer stop()
+		r, err := s.r.p.Store.Capabilities().Reopener, storage.ErrUnsupported
+		switch {
+		case r != nil && back:
+			err = r.Reopened(ctx)
+		case r != nil:
+			err = r.Gone(ctx)
+		}
+		if back && err == nil {
+			s.post(frame(nil, kindState, 0, 0, func(b []byte) []byte { return putState(b, s.lender.State()) }))
+		}
+		s.post(frame(nil, kindRoleDone, id, 0, func(b []byte) []byte { return data.PutFailure(b, s.kept.number(err)) }))
+	})
 }
 
 // role calls OnRole beside the reader, since the engine may append in it.

@@ -35,7 +35,9 @@ type Params struct {
 	SurvivesProcessDeath bool `protobuf:"varint,3,opt,name=survives_process_death,json=survivesProcessDeath,proto3" json:"survives_process_death,omitempty"`
 	// term is of the last office that the store has seen since it was started, 0
 	// for none; the next one is above it.
-	Term          uint64 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
+	Term uint64 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
+	// reopener: the host's store can go away and come back, facet Reopener.
+	Reopener      bool `protobuf:"varint,5,opt,name=reopener,proto3" json:"reopener,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -96,6 +98,13 @@ func (x *Params) GetTerm() uint64 {
 		return x.Term
 	}
 	return 0
+}
+
+func (x *Params) GetReopener() bool {
+	if x != nil {
+		return x.Reopener
+	}
+	return false
 }
 
 type ProbeRequest struct {
@@ -355,12 +364,13 @@ var File_hardpoint_replication_v1_replication_proto protoreflect.FileDescriptor
 
 const file_hardpoint_replication_v1_replication_proto_rawDesc = "" +
 	"\n" +
-	"*hardpoint/replication/v1/replication.proto\x12\x18hardpoint.replication.v1\x1a hardpoint/plugin/v1/plugin.proto\"\xa6\x01\n" +
+	"*hardpoint/replication/v1/replication.proto\x12\x18hardpoint.replication.v1\x1a hardpoint/plugin/v1/plugin.proto\"\xc2\x01\n" +
 	"\x06Params\x129\n" +
 	"\bsettings\x18\x01 \x01(\v2\x1d.hardpoint.plugin.v1.SettingsR\bsettings\x12\x17\n" +
 	"\araw_log\x18\x02 \x01(\bR\x06rawLog\x124\n" +
 	"\x16survives_process_death\x18\x03 \x01(\bR\x14survivesProcessDeath\x12\x12\n" +
-	"\x04term\x18\x04 \x01(\x04R\x04term\"x\n" +
+	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x1a\n" +
+	"\breopener\x18\x05 \x01(\bR\breopener\"x\n" +
 	"\fProbeRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\x128\n" +
