@@ -12,6 +12,9 @@
 // buffer. A session may block on the log: a watchdog then passes the loop to
 // another goroutine, and for some rounds each peer is served by its own.
 //
+// When the handlers are in another process (Params.Distant) it is always so: the
+// loop finds out who is ready, and a goroutine each reads them.
+//
 // Everywhere else, and for TLS, one goroutine per connection reads.
 //
 // For a frame that does not fit, the buffer grows fourfold each time it is full:

@@ -10,6 +10,15 @@ import (
 // NewStreamFactory makes transports that read and write as on systems without
 // raw sockets.
 func NewStreamFactory() transport.Factory {
+	return changed(func(t *Transport) { t.streams = true })
+}
+
+// NewApartFactory makes transports as in a process of their own.
+func NewApartFactory() transport.Factory {
+	return changed(func(t *Transport) { t.apart = true })
+}
+
+func changed(change func(*Transport)) transport.Factory {
 	f := NewFactory()
 	return transport.NewFactory(Name, func(Config) plugin.Description {
 		d, _ := f.Describe(context.Background(), nil)
@@ -17,7 +26,7 @@ func NewStreamFactory() transport.Factory {
 	}, NewDefaultConfig, func(ctx context.Context, p transport.Params, c Config) (*Transport, error) {
 		t, err := New(ctx, p, c)
 		if err == nil {
-			t.streams = true
+			change(t)
 		}
 		return t, err
 	})

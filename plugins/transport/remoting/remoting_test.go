@@ -45,10 +45,11 @@ func TestConformance(t *testing.T) {
 	}
 	both := func(testing.TB) (s, c *tls.Config) { return server, client }
 	onlyServer := func(testing.TB) (s, c *tls.Config) { return server, nil }
-	raw, streams := remoting.NewFactory(), remoting.NewStreamFactory()
+	raw, streams, apart := remoting.NewFactory(), remoting.NewStreamFactory(), remoting.NewApartFactory()
 	transporttest.Run(t,
 		transporttest.Harness{Factory: raw, Form: "plain", Address: anyPort, Bytes: plain},
 		transporttest.Harness{Factory: streams, Form: "stream", Address: anyPort, Bytes: plain},
+		transporttest.Harness{Factory: apart, Form: "apart", Address: anyPort, Bytes: plain},
 		transporttest.Harness{Factory: raw, Form: "tls", Address: anyPort, Bytes: encrypted, TLS: both},
 		transporttest.Harness{Factory: raw, Form: "plain_beside_tls", Address: anyPort, Bytes: plain, TLS: onlyServer},
 	)
