@@ -3,7 +3,11 @@
 package external_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"os"
+	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -12,6 +16,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/internal/hosttest"
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 	"github.com/hardpointmq/hardpoint/sdk/external"
 )
@@ -83,4 +88,42 @@ func TestEndOfOneThatHangs(t *testing.T) {
 		require.ErrorIs(t, err, plugin.ErrUnavailable)
 	}
 	require.Empty(t, children(t))
+}
+
+// TestHostStopped: a host that was suspended, alone or with its plugin, does not
+// take that for a plugin that hangs.
+func TestHostStopped(t *testing.T) {
+	cmd := exec.Command(command(t, "").Path)
+	cmd.Env = append(os.Environ(), roleEnv+"=watcher")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	next := func() string {
+		require.True(t, lines.Scan())
+		return lines.Text()
+	}
+	require.Equal(t, "ready <nil>", next())
+	pids := hosttest.Children(t, cmd.Process.Pid)
+	require.Len(t, pids, 1)
+	for _, all := range [][]int{{cmd.Process.Pid}, {pids[0], cmd.Process.Pid}} {
+		for _, pid := range all {
+			require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+		}
+		<-time.After(2 * time.Second) // more than both health calls may take
+		for _, pid := range all {
+			require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
+		}
+		for range 3 {
+			_, err := fmt.Fprintln(in)
+			require.NoError(t, err)
+			require.Equal(t, "synced <nil>", next())
+		}
+		require.Equal(t, pids, hosttest.Children(t, cmd.Process.Pid))
+	}
+	require.NoError(t, in.Close())
+	require.NoError(t, cmd.Wait())
 }

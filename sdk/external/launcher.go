@@ -64,6 +64,9 @@ type process struct {
 	idle   *time.Timer
 	ending bool   // somebody asked it to end while it was alive
 	hung   string // why it was killed
+	// installed: it was the launcher's, not only tried; its death counts.
+	installed bool
+	noted     bool // its end is
 }
 
 var _ wire.Process = (*process)(nil)
@@ -108,7 +111,11 @@ func (l *launcher) Acquire(ctx context.Context, log *slog.Logger) (wire.Process,
 		}
 		return nil, err
 	}
-	p.users = 1
+	if p.noted { // it did not live until here
+		l.m.deaths.Add(1)
+		l.hist.die(l.o.Clock.Now(), "it ended right after its start"+p.epilogue())
+	}
+	p.users, p.installed = 1, true
 	l.cur = p
 	return p, nil
 }

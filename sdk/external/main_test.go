@@ -59,6 +59,8 @@ func TestMain(m *testing.M) {
 		select {}
 	case "host":
 		host()
+	case "watcher":
+		watcher()
 	default:
 		bad := badPlugins()[role]
 		if bad == nil {

@@ -258,6 +258,24 @@ func host() {
 	os.Exit(1)
 }
 
+// watcher is the role of a host that watches its plugin closely. For each line that
+// it reads it says whether the plugin answers.
+func watcher() {
+	ctx := context.Background()
+	exe, err := os.Executable()
+	var s storage.Store
+	if err == nil {
+		f := external.Storage(memory.Name, external.Command{Path: exe, Env: []string{roleEnv + "=serve"}}, external.Options{Health: 20 * time.Millisecond, HealthLimit: 500 * time.Millisecond})
+		if s, err = f.Build(ctx, params("", storage.Events{}), nil); err == nil {
+			err = s.Start(ctx)
+		}
+	}
+	fmt.Println("ready", err)
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		fmt.Println("synced", s.Sync(ctx, 0))
+	}
+}
+
 // TestHostKilled kills the host: the plugin ends, leaves no socket, and the next
 // host opens the store.
 func TestHostKilled(t *testing.T) {

@@ -109,6 +109,7 @@ func (l *launcher) install(p *process) {
 	l.mu.Lock()
 	old := l.cur
 	l.cmd, l.cur = p.cmd, p
+	p.installed = true
 	l.hist = newHistory(&l.o) // what the old program did is not its fault
 	l.hist.begin(l.o.Clock.Now())
 	wait := l.o.Linger

@@ -224,14 +224,15 @@ func (p *process) noteEnd() {
 	l.mu.Lock()
 	now := l.o.Clock.Now()
 	current := l.cur == p
-	died := !p.ending // whoever was quick to give it back
+	died := !p.ending && p.installed
+	p.noted = true
 	var wait time.Duration
 	switch {
 	case died:
 		l.m.deaths.Add(1)
 		l.hist.die(now, "it "+fate)
 		wait, _ = l.hist.next(now)
-	case current || p.ending:
+	case p.installed:
 		l.hist.lived(now)
 	}
 	unused := p.users == 0
