@@ -45,6 +45,7 @@ func TestConformance(t *testing.T) {
 	}
 	allocateConformance(t)
 	transportConformance(t)
+	replicationConformance(t)
 }
 
 // children are the processes that this one started.

@@ -34,10 +34,11 @@ func memoryStore(tb testing.TB, p storage.Params) storage.Store {
 	return s
 }
 
-// TestReplicationConformance runs the suite against real processes, one for all
+// replicationConformance runs the suite against real processes, one for all
 // cases. The scripted replicator is not among them: a test drives it by calls from
 // beside the broker, which has no way to the process.
-func TestReplicationConformance(t *testing.T) {
+func replicationConformance(t *testing.T) {
+	t.Helper()
 	for _, h := range []replicationtest.Harness{
 		{Form: "process_async", Lacks: replicationtest.Lacks{Members: true, Sync: true}},
 		{Form: "process_sync", Config: syncFlush, Lacks: replicationtest.Lacks{Members: true}},
