@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -186,6 +187,10 @@ func (c *session) refresh(ctx context.Context) {
 	}
 }
 
+// eventTime is how long an event waits for those before it, which are under way on
+// the other connection.
+const eventTime = 30 * time.Second
+
 // deliver calls tell for event number seq when all before it are delivered. When
 // the session is over and one before it will not come, it does not: what happened
 // is found out when the store is open again. It reports whether it did.
@@ -193,6 +198,12 @@ func (c *session) deliver(seq uint64, tell func()) bool {
 	s := c.s
 	s.told.Lock()
 	defer s.told.Unlock()
+	if c.told+1 < seq {
+		missing := c.told + 1
+		defer time.AfterFunc(eventTime, func() {
+			_ = c.gone(fmt.Errorf("%w: event %d came, and %d did not within %v", data.ErrFrame, seq, missing, eventTime))
+		}).Stop()
+	}
 	for c.told+1 < seq && c.cause.Load() == nil && s.phase.Load() == phaseRunning {
 		s.told.turn.Wait()
 	}
