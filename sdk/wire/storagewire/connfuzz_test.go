@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
@@ -36,6 +38,18 @@ func (deaf) Reset(context.Context, message.Position, []message.Unit) error      
 func (deaf) Segments(context.Context) ([]storage.Segment, error)                  { return nil, nil }
 func (deaf) Expire(context.Context, message.Position) error                       { return nil }
 func (deaf) Drop(context.Context, []message.Queue) error                          { return nil }
+
+// mute is a process whose control connection does not answer.
+type mute struct{ wire.Process }
+
+func (m mute) Conn() grpc.ClientConnInterface { return m }
+func (mute) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
+	return plugin.ErrUnavailable
+}
+
+func (mute) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, plugin.ErrUnavailable
+}
 
 // frame is one with a head.
 func frame(k data.Kind, id uint64, body []byte) []byte {
@@ -84,7 +98,7 @@ func FuzzHostSide(f *testing.F) {
 		begin := func() (*store, *session) {
 			s := newStore(&host{name: "fuzzed"}, storage.Params{Settings: plugin.Settings{}.WithDefaults(), Publish: storage.Explicit}, nil, &storagepb.Capabilities{})
 			s.tasks.closed = true // a session that is over has no successor
-			c := &session{s: s}
+			c := &session{s: s, proc: mute{}}
 			c.log.open(said{bytes.NewReader(in)})
 			c.read.open(said{bytes.NewReader(in)})
 			c.resumed.Store(true)
