@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -63,7 +62,7 @@ func host(t *testing.T, name, flush string) *broker.Broker {
 	}
 	ctx := context.WithoutCancel(t.Context())
 	b, err := broker.New(ctx, broker.Params{
-		Settings: plugin.Settings{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, Config: &l.Config, Loaded: l, Plugins: plugins,
+		Settings: plugin.Settings{Logger: slog.New(slog.DiscardHandler)}, Config: &l.Config, Loaded: l, Plugins: plugins,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ type Catalog struct {
 	// office serialises changes of role and reloading.
 	office  sync.Mutex
 	leading bool
-	keep    bool // progress that is not in the log, with the next load
+	keep    bool   // progress that is not in the log, with the next load
 	term    uint64 // of the office while leading
 	loaded  bool
 	// next is the offset in the catalog queue of the first record not yet

@@ -51,7 +51,7 @@ type Solo struct {
 
 	ready []entry // of settle, which the commit loop alone calls
 
-	work chan struct{}  // something waits for a flush
+	work chan struct{} // something waits for a flush
 	// tells are calls of OnRole by whom endOffice waits for.
 	tells sync.WaitGroup
 

@@ -115,8 +115,9 @@ func FuzzHostSide(f *testing.F) {
 		go func() { got <- s.Append(t.Context(), b) }()
 		c.reader()
 		s.wake()
-		<-got
+		err := <-got
 		c.tasks.Wait()
+		require.NotErrorIs(t, err, storage.ErrNotRunning)
 		s.free(0)
 		require.Equal(t, 1, freed)
 
@@ -132,7 +133,7 @@ func FuzzHostSide(f *testing.F) {
 			go func() { got <- call(s) }()
 			<-begun // the answer may be the first frame
 			c.reader()
-			<-got
+			require.NotErrorIs(t, <-got, storage.ErrNotRunning)
 			s.wake()
 			c.tasks.Wait()
 			require.ErrorIs(t, *c.cause.Load(), plugin.ErrUnavailable)
