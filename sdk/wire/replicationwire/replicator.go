@@ -251,7 +251,7 @@ func (r *replicator) supervise(s *session) {
 				r.degrade(fmt.Errorf("the replication plugin %q cannot be started again: %w", r.h.name, err))
 			}
 		}
-		r.p.Logger.Info("the replication plugin is back", "plugin", r.h.name, "role", r.Role().Kind, "term", r.Role().Term)
+		r.p.Logger.Info("the replication plugin is back", "plugin", r.h.name, "role", r.Role().Kind.String(), "term", r.Role().Term)
 	}
 }
 
