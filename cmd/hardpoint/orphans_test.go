@@ -150,7 +150,8 @@ func TestHostStopped(t *testing.T) {
 	tool(t, &r, "bench", "produce", "--namesrv", s.addr("namesrv"), "--topic", "T", "--count", "20", "--size", "100")
 	require.EqualValues(t, 20, r.Messages)
 	verify(t, s, 20)
-	require.Equal(t, pids, hosttest.Children(t, s.cmd.Process.Pid), "no plugin was started anew")
+	// One that was only asked what it is has ended meanwhile.
+	require.Subset(t, pids, hosttest.Children(t, s.cmd.Process.Pid), "no plugin was started anew")
 	require.NotContains(t, s.text(), "died")
 	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
 }
