@@ -119,6 +119,7 @@ func TestStoreGoneUnderReplication(t *testing.T) {
 			}
 			w.start(enginetest.Options{Replication: replicationwire.NewFactory(solo.Name, reps), ReplicationConfig: raw})
 			w.topic("T", 1)
+			w.topic("probe", 1)
 			var want []string
 			for i := range 3 {
 				body := fmt.Sprint("round ", i)
@@ -130,6 +131,11 @@ func TestStoreGoneUnderReplication(t *testing.T) {
 				}
 				kill()
 				w.leads(term)
+				// When both were killed there is perhaps an office that ends at
+				// once, because it began before the store was back.
+				require.Eventually(t, func() bool {
+					return w.c.Send(enginetest.Message{Topic: "probe", Body: "x"}).Code == command.RespSuccess
+				}, enginetest.Patience, time.Millisecond)
 				require.Equal(t, want, w.read("T", 0))
 			}
 			w.send(enginetest.Message{Topic: "T", Body: "last"})
