@@ -21,6 +21,7 @@ var rawLogCases = []testCase{
 	{"reset", testReset},
 	{"follow", testFollow},
 	{"mark_at_an_edge", testMarkAtEdge},
+	{"mark_of_a_blank", testMarkOfABlank},
 	{"mark_after_power_loss", testMarkPowerLoss},
 }
 
@@ -410,6 +411,29 @@ func testMarkAtEdge(t *testing.T, h Harness) {
 	w.reopen()
 	w.verify()
 	w.publish(edge)
+	w.verify()
+}
+
+// testMarkOfABlank: a log that ends with a blank is published up to its end, and
+// that is told.
+func testMarkOfABlank(t *testing.T, h Harness) {
+	w := newWorld(t, h, storage.Explicit)
+	edge := message.Position(h.segment())
+	fill := func(to message.Position) message.Position {
+		for w.model.tail < to {
+			w.append(many(queue("T", 0), 2, 700))
+		}
+		w.truncate(to)
+		return w.model.log[len(w.model.log)-1].end()
+	}
+	if last := fill(edge); last == edge {
+		t.Fatal("no blank is before the edge")
+	}
+	w.publish(edge) // records and the blank
+	w.verify()
+	w.publish(fill(2 * edge))
+	w.verify()
+	w.publish(2 * edge) // the blank alone
 	w.verify()
 }
 

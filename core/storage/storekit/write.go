@@ -252,6 +252,12 @@ func (s *Store) publishLocked(ctx context.Context, upTo message.Position) ([]pen
 	if err := s.publish(upTo); err != nil {
 		return nil, err
 	}
+	// A blank with which the log ends belongs to no pending batch.
+	if n := len(s.ready); n == 0 {
+		s.ready = append(s.ready, pending{end: upTo})
+	} else {
+		s.ready[n-1].end = upTo
+	}
 	return s.ready, nil
 }
 
