@@ -431,6 +431,7 @@ func testMarkOfABlank(t *testing.T, h Harness) {
 	}
 	w.publish(edge) // records and the blank
 	w.verify()
+	w.open()
 	w.publish(fill(2 * edge))
 	w.verify()
 	w.publish(2 * edge) // the blank alone

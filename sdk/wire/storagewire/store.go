@@ -262,34 +262,41 @@ func (s *store) tellFailed(err error) {
 
 // published frees the batches that are published, and tells of them.
 func (s *store) published(upTo message.Position, tell bool) {
-	for {
-		s.pend.Lock()
-		if len(s.pend.list) == 0 || len(s.pend.list[0].units) == 0 && s.pend.list[0].end > upTo {
-			s.pend.Unlock()
-			return
-		}
-		w := s.pend.list[0]
-		whole := w.end <= upTo
-		if whole {
-			n := copy(s.pend.list, s.pend.list[1:])
-			s.pend.list[n] = waiting{}
-			s.pend.list = s.pend.list[:n]
-		} else {
-			n := 0
-			for n < len(w.units) && w.units[n].At+message.Position(w.units[n].Size) <= upTo {
-				n++
-			}
-			s.pend.list[0].units, w.units, w.end = w.units[n:], w.units[:n], upTo
-		}
+	for s.publishedOne(upTo, tell) {
+	}
+	if tell && s.told.upTo < upTo { // a blank with which the log ends
+		s.tellPublished(upTo, nil)
+	}
+}
+
+// publishedOne does so with the first batch; false when the rest is not published.
+func (s *store) publishedOne(upTo message.Position, tell bool) bool {
+	s.pend.Lock()
+	if len(s.pend.list) == 0 || len(s.pend.list[0].units) == 0 && s.pend.list[0].end > upTo {
 		s.pend.Unlock()
-		if tell && (whole || len(w.units) > 0) {
-			s.tellPublished(w.end, w.units)
+		return false
+	}
+	w := s.pend.list[0]
+	whole := w.end <= upTo
+	if whole {
+		n := copy(s.pend.list, s.pend.list[1:])
+		s.pend.list[n] = waiting{}
+		s.pend.list = s.pend.list[:n]
+	} else {
+		n := 0
+		for n < len(w.units) && w.units[n].At+message.Position(w.units[n].Size) <= upTo {
+			n++
 		}
-		if !whole {
-			return
-		}
+		s.pend.list[0].units, w.units, w.end = w.units[n:], w.units[:n], upTo
+	}
+	s.pend.Unlock()
+	if tell && (whole || len(w.units) > 0) {
+		s.tellPublished(w.end, w.units)
+	}
+	if whole {
 		w.batch.Done()
 	}
+	return whole
 }
 
 // tellPublished calls Events.Published; told.mu is held.
