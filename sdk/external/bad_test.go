@@ -307,11 +307,11 @@ func TestGarbageOnTheDataSocket(t *testing.T) {
 	require.NotErrorIs(t, err, storage.ErrFailed)
 	why := s.Capabilities().Reopener.Gone(t.Context())
 	require.ErrorIs(t, why, plugin.ErrUnavailable)
-	require.ErrorContains(t, why, "was killed by its host")
-	for _, err := range []error{err, why} {
-		require.ErrorContains(t, err, "malformed frame on the data socket")
-		require.ErrorContains(t, err, memory.Name)
+	// The call may have been told first that another of the connections broke.
+	for _, want := range []string{"was killed by its host", "malformed frame on the data socket", memory.Name} {
+		require.ErrorContains(t, why, want)
 	}
+	require.ErrorContains(t, err, memory.Name)
 	require.NoError(t, s.Capabilities().Reopener.Reopened(t.Context()))
 	require.NotEqual(t, pids, children(t))
 	require.NoError(t, s.Shutdown(t.Context()))
