@@ -53,6 +53,23 @@ func TestTexts(t *testing.T) {
 	})
 }
 
+func TestNoBuiltPrograms(t *testing.T) {
+	walk(t, func(path string) {
+		if strings.HasSuffix(path, ".test") { // what `go test -c` and profiles leave is ignored by git
+			return
+		}
+		f, err := os.Open(filepath.Join(root, path))
+		require.NoError(t, err)
+		defer f.Close()
+		start := make([]byte, 4)
+		n, err := io.ReadFull(f, start)
+		if n > 0 && err != io.ErrUnexpectedEOF {
+			require.NoError(t, err)
+		}
+		report(t, checkProgram(path, start[:n]))
+	})
+}
+
 func TestDocs(t *testing.T) {
 	read := func(name string) (string, error) {
 		info, err := os.Stat(filepath.Join(root, name))
@@ -226,6 +243,11 @@ func TestTextRulesFind(t *testing.T) {
 			expect(t, checkText("x", []byte(tc.text)), tc.want)
 		})
 	}
+}
+
+func TestProgramRuleFinds(t *testing.T) {
+	expect(t, checkProgram("x", []byte("\x7fELF\x02")), "built program")
+	expect(t, checkProgram("x", []byte("#!/b")), "")
 }
 
 func expect(t *testing.T, found []string, want string) {

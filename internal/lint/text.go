@@ -28,3 +28,20 @@ func checkText(path string, content []byte) []string {
 	}
 	return found
 }
+
+// programs are how executables of the systems begin that are built for.
+var programs = [][]byte{
+	[]byte("\x7fELF"), []byte("MZ\x90\x00"),
+	{0xcf, 0xfa, 0xed, 0xfe}, {0xce, 0xfa, 0xed, 0xfe}, // Mach-O, little-endian
+}
+
+// checkProgram finds what `go build` leaves behind where it was called. Committed
+// once, it is in every clone for ever.
+func checkProgram(path string, start []byte) []string {
+	for _, p := range programs {
+		if bytes.HasPrefix(start, p) {
+			return []string{fmt.Sprintf("%s is a built program: remove it, and build into bin/", path)}
+		}
+	}
+	return nil
+}

@@ -234,7 +234,9 @@ func TestKilled(t *testing.T) {
 			require.NoError(t, w.append(t, []byte("x")))
 		}
 		for _, pid := range hosttest.Children(t, os.Getpid()) {
-			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+			p, err := os.FindProcess(pid)
+			require.NoError(t, err)
+			require.NoError(t, p.Kill())
 		}
 		_ = s.Shutdown(t.Context()) // of a process that is gone, or of the next one
 	}
