@@ -63,7 +63,7 @@ func TestNoBuiltPrograms(t *testing.T) {
 		defer f.Close()
 		start := make([]byte, 4)
 		n, err := io.ReadFull(f, start)
-		if n > 0 && err != io.ErrUnexpectedEOF {
+		if n > 0 && !errors.Is(err, io.ErrUnexpectedEOF) {
 			require.NoError(t, err)
 		}
 		report(t, checkProgram(path, start[:n]))
