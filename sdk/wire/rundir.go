@@ -2,9 +2,7 @@ package wire
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,11 +15,12 @@ import (
 
 // The run directory of a host is <temporary directory>/hardpoint-XXXXXX; while it
 // is made, its name begins with .hardpoint-. Both have mode 0700. The lock in it is
-// held as long as the host uses it.
+// held as long as the host uses it. Its name tells a run directory from all else
+// whose name begins like that, above all from somebody's data: a store has a lock, too.
 const (
 	runPrefix  = "hardpoint-"
 	newPrefix  = ".hardpoint-"
-	runLock    = "lock"
+	runLock    = "run.lock"
 	abandoned  = time.Hour // age of one that is still being made
 	socketPath = 103       // bytes, the least that systems allow for the path of a socket
 	socketName = 40        // bytes of it below the temporary directory
@@ -111,7 +110,7 @@ func (r *runDirs) close() {
 }
 
 // clean removes the run directories of hosts that are dead. Those of other users
-// cannot be locked.
+// cannot be locked, and what holds anything that no host puts there is left alone.
 func clean(tmp string) {
 	entries, err := os.ReadDir(tmp)
 	if err != nil {
@@ -122,13 +121,12 @@ func clean(tmp string) {
 		switch {
 		case !e.IsDir():
 		case strings.HasPrefix(e.Name(), newPrefix):
-			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > abandoned {
+			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > abandoned && onlyOfHost(path, false) {
 				_ = os.RemoveAll(path)
 			}
 		case strings.HasPrefix(e.Name(), runPrefix):
-			// A directory of that name without a lock is nobody's we know.
 			name := filepath.Join(path, runLock)
-			if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Lstat(name); err != nil || !onlyOfHost(path, true) {
 				continue
 			}
 			lock, err := vfs.OS{}.Lock(name)
@@ -139,4 +137,22 @@ func clean(tmp string) {
 			_ = lock.Close()
 		}
 	}
+}
+
+// onlyOfHost tells whether a directory holds nothing but what a host puts into its
+// run directory: the lock and, with numbered, the directories of SocketDir.
+func onlyOfHost(path string, numbered bool) bool {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if e.Name() == runLock && e.Type().IsRegular() {
+			continue
+		}
+		if n, err := strconv.Atoi(e.Name()); !numbered || err != nil || n <= 0 || !e.IsDir() {
+			return false
+		}
+	}
+	return true
 }

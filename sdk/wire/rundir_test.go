@@ -89,14 +89,31 @@ func TestDeadHosts(t *testing.T) {
 	defer lock.Close()
 	mk("hardpoint-other", false)
 	mk(".hardpoint-fresh", true)
-	old := mk(".hardpoint-old", false)
-	require.NoError(t, os.Chtimes(old, time.Time{}, time.Now().Add(-2*abandoned)))
+	for _, old := range []string{".hardpoint-empty", ".hardpoint-locked", ".hardpoint-data"} {
+		dir := filepath.Join(tmp, old)
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		switch old {
+		case ".hardpoint-locked":
+			require.NoError(t, os.WriteFile(filepath.Join(dir, runLock), nil, 0o600))
+		case ".hardpoint-data": // of a broker: its directory is changed when it is made, and then no more
+			require.NoError(t, os.MkdirAll(filepath.Join(dir, "store", "commitlog"), 0o700))
+		}
+		require.NoError(t, os.Chtimes(dir, time.Time{}, time.Now().Add(-2*abandoned)))
+	}
+	for _, store := range []string{"hardpoint-store", "hardpoint-mixed"} { // data that somebody called so
+		dir := filepath.Join(tmp, store)
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "commitlog"), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(tmp, "hardpoint-mixed", runLock), nil, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(tmp, "hardpoint-file"), nil, 0o600))
 
 	var all runDirs
 	dir, remove, err := all.make()
 	require.NoError(t, err)
-	require.Equal(t, []string{".hardpoint-fresh", "hardpoint-alive", "hardpoint-file", "hardpoint-other"}, without(names(t, tmp), filepath.Base(filepath.Dir(dir))))
+	require.Equal(t, []string{
+		".hardpoint-data", ".hardpoint-fresh", "hardpoint-alive", "hardpoint-file", "hardpoint-mixed", "hardpoint-other", "hardpoint-store",
+	}, without(names(t, tmp), filepath.Base(filepath.Dir(dir))))
 	remove()
 }
 
