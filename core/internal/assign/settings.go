@@ -24,11 +24,8 @@ const (
 	AttrWeights = "allocator.weights"
 )
 
-// Kinds of values in the catalog.
-const (
-	kindMode       = "request-mode"
-	kindAssignment = "assignment"
-)
+// kindAssignment is the kind of the catalog's values that are the last assignments.
+const kindAssignment = "assignment"
 
 // strategies are the names that clients' strategies have.
 var strategies = map[string]string{
@@ -47,7 +44,7 @@ func pluginName(strategy string) string {
 // setting is what the group says of a topic; the zero value when it says nothing.
 func (a *Assign) setting(group, topic string) command.SetMessageRequestModeBody {
 	var s command.SetMessageRequestModeBody
-	if v := a.k.Values.Value(kernel.ValueKey{Kind: kindMode, Group: group, Topic: topic}); v != nil {
+	if v := a.k.Values.Value(kernel.ValueKey{Kind: kernel.ValueRequestMode, Group: group, Topic: topic}); v != nil {
 		if err := json.Unmarshal(v, &s); err != nil {
 			a.k.Log.Error("the request mode of a group cannot be read and is taken for unset", "group", group, "topic", topic, "error", err)
 			s = command.SetMessageRequestModeBody{}
@@ -97,7 +94,7 @@ func (a *Assign) setMode(r *kernel.Request) {
 	}
 	ctx, cancel := a.k.Waiting()
 	defer cancel()
-	if err := a.k.Values.PutValue(ctx, kernel.ValueKey{Kind: kindMode, Group: q.ConsumerGroup, Topic: q.Topic}, body); err != nil {
+	if err := a.k.Values.PutValue(ctx, kernel.ValueKey{Kind: kernel.ValueRequestMode, Group: q.ConsumerGroup, Topic: q.Topic}, body); err != nil {
 		r.Fail(err)
 		return
 	}
@@ -127,18 +124,7 @@ func (a *Assign) check(q *command.SetMessageRequestModeBody) error {
 
 // allModes serves GET_ALL_MESSAGE_REQUEST_MODE (402).
 func (a *Assign) allModes(r *kernel.Request) {
-	out := command.MessageRequestModes{Modes: map[string]map[string]command.SetMessageRequestModeBody{}}
-	a.k.Values.OfKind(kindMode, func(k kernel.ValueKey, v []byte) bool {
-		var s command.SetMessageRequestModeBody
-		if json.Unmarshal(v, &s) == nil {
-			if out.Modes[k.Topic] == nil {
-				out.Modes[k.Topic] = map[string]command.SetMessageRequestModeBody{}
-			}
-			out.Modes[k.Topic][k.Group] = s
-		}
-		return true
-	})
-	body, err := command.EncodeBody(out)
+	body, err := command.EncodeBody(kernel.RequestModes(a.k.Values))
 	if err != nil {
 		r.Fail(err)
 		return

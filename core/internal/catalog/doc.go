@@ -33,8 +33,8 @@
 // # Files
 //
 // config/hardpoint.snapshot makes start fast (snapshot.go). The RocketMQ-shaped
-// topics.json, subscriptionGroup.json and consumerOffset.json are written beside
-// it (files.go); one that somebody else wrote is authoritative and enters the
+// topics.json, subscriptionGroup.json, consumerOffset.json and messageRequestMode.json
+// are written beside it (files.go, modes.go); one that somebody else wrote is authoritative and enters the
 // log as a full image before writes open.
 //
 // Apache's broker goes by topics.json when it takes over, also after a kill. So

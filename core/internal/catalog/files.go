@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/vfs"
@@ -29,6 +30,7 @@ const (
 	topicsFile  = "topics.json"
 	groupsFile  = "subscriptionGroup.json"
 	offsetsFile = "consumerOffset.json"
+	modesFile   = "messageRequestMode.json"
 	ledgerName  = "hardpoint.files"
 
 	// A snapshot is due after this time, or this many bytes of catalog records: a
@@ -41,7 +43,7 @@ const (
 	settleWait = time.Second
 )
 
-var fileNames = [...]string{topicsFile, groupsFile, offsetsFile}
+var fileNames = [...]string{topicsFile, groupsFile, offsetsFile, modesFile}
 
 // ErrFiles: metadata files that cannot be used, while there is nothing else to
 // go by. Test with errors.Is.
@@ -55,6 +57,7 @@ type files struct {
 	dirty        map[string]bool
 	known        map[string][]uint32 // by file: checksums of our own contents
 	offsetsSeen  int                 // offsetTable.changed when its file was written
+	modesSeen    int                 // valueTable.modes when theirs was
 	lastOffsets  time.Time
 	lastSnapshot time.Time
 	changed      bool // since the last snapshot
@@ -317,6 +320,9 @@ func (f *files) adoptOne(name string, fresh bool) (bool, error) {
 	}
 	if err == nil {
 		c.k.Log.Info("taking metadata from a file that another broker wrote", "file", path)
+		if name == modesFile {
+			f.warnOfPop(path)
+		}
 		f.took = true
 		return true, nil
 	}
@@ -427,6 +433,8 @@ func (f *files) parse(name string, b []byte) error {
 		}
 		v := s.versions()
 		s.setVersions([3]command.DataVersion{v[0], v[1], w.DataVersion})
+	case modesFile:
+		return f.parseModes(b)
 	}
 	return nil
 }
@@ -479,6 +487,10 @@ func (f *files) write(final bool) error {
 			todo[offsetsFile] = true
 		}
 	}
+	modes := c.s.values.modeChanges()
+	if modes != f.modesSeen {
+		todo[modesFile] = true
+	}
 	mend := f.mend
 	snap := f.changed && (final || now.Sub(f.lastSnapshot) >= snapshotInterval)
 	f.mu.Unlock()
@@ -499,6 +511,8 @@ func (f *files) write(final bool) error {
 				f.dirty[name] = true
 			case name == offsetsFile:
 				f.offsetsSeen, f.lastOffsets = seen, now
+			case name == modesFile:
+				f.modesSeen = modes
 			}
 			f.mu.Unlock()
 		}
@@ -534,8 +548,8 @@ func (f *files) writeOne(name string) error {
 	old, err := vfs.ReadFile(c.fs, path)
 	there := err == nil
 	ours := there && f.isOurs(name, old)
-	if ours && bytes.Equal(old, b) {
-		return nil
+	if ours && bytes.Equal(old, b) || errors.Is(err, fs.ErrNotExist) && name == modesFile && len(kernel.RequestModes(c).Modes) == 0 {
+		return nil // RocketMQ has no file of modes before one was set
 	}
 	sums := []uint32{crc32.Checksum(b, castagnoli)}
 	if ours {
@@ -571,6 +585,8 @@ func (f *files) content(name string) ([]byte, error) {
 			rows = append(rows, row{g.GroupName, g, g})
 		}
 		return f.table(name, command.SubscriptionGroupWrapper{DataVersion: v[1]}, rows)
+	case modesFile:
+		return indented(kernel.RequestModes(f.c), "")
 	default:
 		return indented(command.ConsumerOffsetSerializeWrapper{DataVersion: v[2], OffsetTable: s.offsets.all()}, "")
 	}

@@ -104,6 +104,7 @@ func FuzzFiles(f *testing.F) {
 	f.Add(uint8(1), []byte(`{"dataVersion":{},"subscriptionGroupTable":{"G":{"groupName":"G","retryMaxTimes":3}}}`))
 	f.Add(uint8(2), []byte(`{"offsetTable":{"T@G":{0:5,"1":-7},"no group":{}}}`))
 	f.Add(uint8(0), []byte(`{"topicConfigTable":null}`))
+	f.Add(uint8(3), []byte(`{"messageRequestModeMap":{"T":{"G":{"consumerGroup":"G","mode":"POP","popShareQueueNum":3,"topic":"T"}}}}`))
 	f.Add(uint8(1), make([]byte, 100))
 	f.Fuzz(func(t *testing.T, which uint8, b []byte) {
 		name := fileNames[int(which)%len(fileNames)]
@@ -114,7 +115,7 @@ func FuzzFiles(f *testing.F) {
 		}
 		fs, err := parsed(b)
 		if err != nil {
-			if s := fs.c.s; len(*s.topics.Load())+len(*s.groups.Load())+len(s.offsets.m) > 0 {
+			if s := fs.c.s; len(*s.topics.Load())+len(*s.groups.Load())+len(s.offsets.m)+len(s.values.m) > 0 {
 				t.Errorf("%s was refused (%v), and some of it was taken", name, err)
 			}
 			return

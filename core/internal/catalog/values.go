@@ -12,12 +12,15 @@ import (
 type valueTable struct {
 	mu sync.RWMutex
 	m  map[kernel.ValueKey][]byte
+	// modes counts changes of request modes: a file mirrors them.
+	modes int
 }
 
 // put takes v over; empty removes.
 func (t *valueTable) put(k kernel.ValueKey, v []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.count(k)
 	if len(v) == 0 {
 		delete(t.m, k)
 		return
@@ -28,7 +31,26 @@ func (t *valueTable) put(k kernel.ValueKey, v []byte) {
 func (t *valueTable) remove(gone func(k kernel.ValueKey) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.m, func(k kernel.ValueKey, _ []byte) bool { return gone(k) })
+	maps.DeleteFunc(t.m, func(k kernel.ValueKey, _ []byte) bool {
+		if !gone(k) {
+			return false
+		}
+		t.count(k)
+		return true
+	})
+}
+
+// count notes that the value of a key changes.
+func (t *valueTable) count(k kernel.ValueKey) {
+	if k.Kind == kernel.ValueRequestMode {
+		t.modes++
+	}
+}
+
+func (t *valueTable) modeChanges() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.modes
 }
 
 // replace takes over the table of a private state.
@@ -36,6 +58,7 @@ func (t *valueTable) replace(from *valueTable) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.m = from.m
+	t.modes += from.modes + 1
 }
 
 func (t *valueTable) dump(w *writer) {

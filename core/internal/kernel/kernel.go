@@ -320,3 +320,25 @@ type Values interface {
 	// OfKind calls yield for all of a kind, until it returns false, in no order.
 	OfKind(kind string, yield func(k ValueKey, v []byte) bool)
 }
+
+// ValueRequestMode is the kind of values that say how a group reads a topic, in JSON
+// of command.SetMessageRequestModeBody. The catalog mirrors them to
+// messageRequestMode.json, where RocketMQ keeps them.
+const ValueRequestMode = "request-mode"
+
+// RequestModes are the request modes of all groups; one that cannot be read is left
+// out.
+func RequestModes(v Values) command.MessageRequestModes {
+	out := command.MessageRequestModes{Modes: map[string]map[string]command.SetMessageRequestModeBody{}}
+	v.OfKind(ValueRequestMode, func(k ValueKey, b []byte) bool {
+		var m command.SetMessageRequestModeBody
+		if command.DecodeBody(b, &m) == nil {
+			if out.Modes[k.Topic] == nil {
+				out.Modes[k.Topic] = map[string]command.SetMessageRequestModeBody{}
+			}
+			out.Modes[k.Topic][k.Group] = m
+		}
+		return true
+	})
+	return out
+}
