@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,14 +18,39 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/adminport"
 	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/internal/bench"
+	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
+	"github.com/hardpointmq/hardpoint/sdk/serve"
 )
 
 // TestMain puts this program into the PATH as hardpoint, for scripts and for
 // tests that start processes.
 func TestMain(m *testing.M) {
-	testscript.Main(leakless{m}, map[string]func(){"hardpoint": main})
+	testscript.Main(leakless{m}, map[string]func(){"hardpoint": main, pickyProgram: picky})
+}
+
+// pickyProgram serves the transport remoting, and refuses the configuration of
+// everybody else.
+const pickyProgram = "picky-remoting"
+
+func picky() {
+	serve.Main(serve.Transport(transport.NewFactory(remoting.Name, func(pickyConfig) plugin.Description { return plugin.Description{} },
+		func() pickyConfig { return pickyConfig{} },
+		func(context.Context, transport.Params, pickyConfig) (*remoting.Transport, error) { return nil, nil })))
+}
+
+type pickyConfig struct {
+	Licence string `json:"licence"`
+}
+
+func (c pickyConfig) Validate() error {
+	if c.Licence == "" {
+		return errors.New("licence: this version needs one")
+	}
+	return nil
 }
 
 // leakless fails when goroutines are left; testscript.Main ends the process by

@@ -171,7 +171,7 @@ func asProcess(k pluginKind, all *wiring.Plugins, name string) (*wiring.Plugins,
 	if err != nil {
 		return nil, err
 	}
-	return withProcesses(all, &config.Config{Processes: map[string]bool{k.name + "." + name: true}}, self, external.Options{}), nil
+	return withProcesses(all, &config.Config{Processes: map[string]bool{k.name + "." + name: true}}, self, external.Options{}, nil), nil
 }
 
 // benched are the kinds that can be measured without a broker.

@@ -94,18 +94,22 @@ func outOfProcess(n *node) fx.Option {
 			return nil, fmt.Errorf("finding the program that serves plugins as a process: %w", err)
 		}
 		o := external.Options{Meter: n.metrics.Meter()}
-		return withPrograms(withProcesses(p, &n.Config, self, o), &n.Config, o, n.upgrades.replacer), nil
+		return withPrograms(withProcesses(p, &n.Config, self, o, n.upgrades.replacer), &n.Config, o, n.upgrades.replacer), nil
 	})
 }
 
 // withProcesses are the plugins of which some run as a process of this program.
 // Names that no plugin has are left to those who judge the configuration.
-func withProcesses(p *wiring.Plugins, c *config.Config, self string, o external.Options) *wiring.Plugins {
+// Replacer, when not nil, makes that of each.
+func withProcesses(p *wiring.Plugins, c *config.Config, self string, o external.Options, replacer func(kind, name string) *external.Replacer) *wiring.Plugins {
 	out := *p
 	for _, k := range pluginKinds() {
 		for _, name := range k.names(p) {
 			if c.PluginProcess(k.name, name) {
-				k.launch(&out, name, external.Command{Path: self, Args: []string{"plugin", "serve", k.name, name}}, o)
+				if replacer != nil {
+					o.Replacer = replacer(k.name, name)
+				}
+				k.launch(&out, name, ownCommand(self, k.name, name), o)
 			}
 		}
 	}
@@ -113,16 +117,16 @@ func withProcesses(p *wiring.Plugins, c *config.Config, self string, o external.
 }
 
 // withPrograms are the plugins with those beside them that the configuration
-// names programs for. Replacer, when not nil, makes that of each.
-func withPrograms(p *wiring.Plugins, c *config.Config, o external.Options, replacer func(config.Program) *external.Replacer) *wiring.Plugins {
+// names programs for, with replacers as in withProcesses.
+func withPrograms(p *wiring.Plugins, c *config.Config, o external.Options, replacer func(kind, name string) *external.Replacer) *wiring.Plugins {
 	out := *p
 	for _, k := range pluginKinds() {
 		for _, prog := range c.Programs {
 			if prog.Kind == k.name {
 				if replacer != nil {
-					o.Replacer = replacer(prog)
+					o.Replacer = replacer(prog.Kind, prog.Name)
 				}
-				k.launch(&out, prog.Name, commandOf(prog), o)
+				k.launch(&out, prog.Name, programCommand(prog), o)
 			}
 		}
 	}

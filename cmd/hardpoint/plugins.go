@@ -175,10 +175,11 @@ func listPlugins(ctx context.Context, all *wiring.Plugins, cfg *config.Config) (
 // pluginField is a field of a plugin's configuration, as `config explain
 // plugins.KIND.NAME` prints it.
 type pluginField struct {
-	Key     string          `json:"key"`
-	Type    string          `json:"type"`
-	Default json.RawMessage `json:"default,omitempty"`
-	Env     string          `json:"env"`
+	Key         string          `json:"key"`
+	Type        string          `json:"type"`
+	Default     json.RawMessage `json:"default,omitempty"`
+	Env         string          `json:"env"`
+	Description string          `json:"description,omitempty"`
 }
 
 // explainPlugin lists the fields of the plugin that key, plugins.KIND.NAME with
@@ -196,16 +197,28 @@ func (p *program) explainPlugin(ctx context.Context, key string, asJSON bool) er
 	if err != nil {
 		return err
 	}
-	d, err := k.describe(ctx, all, parts[2], nil)
+	prefix := strings.Join(parts[:3], ".")
+	ours := slices.Contains(k.names(all), parts[2])
+	var d plugin.Description
+	if !ours && !config.IsPluginName(parts[2]) {
+		return fmt.Errorf("%s: %q is not a plugin's name: lower case letters, digits and underscores", key, parts[2])
+	}
+	if ours {
+		if d, err = k.describe(ctx, all, parts[2], nil); err != nil {
+			return err
+		}
+	}
+	fields, err := fieldsOf(d, prefix)
 	if err != nil {
 		return err
 	}
-	fields, err := fieldsOf(d, strings.Join(parts[:3], "."))
-	if err != nil {
-		return err
-	}
+	// What is not in this program can be a program of its own, which is not known here.
+	foreign := fmt.Sprintf("This program has no %s plugin %s; %s.path can name a program that is one. All fields but these are its own: they are passed to it as they are,\nand it says what it does not know when the broker starts, `hardpoint config check FILE` checks a configuration, or `hardpoint plugin check PROGRAM` the program.\n", parts[1], parts[2], prefix)
 	if len(parts) == 4 {
 		one := slices.DeleteFunc(slices.Clone(fields), func(f pluginField) bool { return f.Key != key })
+		if len(one) == 0 && !ours {
+			one = []pluginField{{Key: key, Type: "any", Env: config.PluginEnv(key), Description: "A field of the program's own, which is passed to it as it is."}}
+		}
 		if len(one) == 0 {
 			var known []string
 			for _, f := range fields {
@@ -219,11 +232,15 @@ func (p *program) explainPlugin(ctx context.Context, key string, asJSON bool) er
 		return p.printJSON(fields)
 	}
 	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "KEY\tTYPE\tDEFAULT\tENVIRONMENT")
+	fmt.Fprintln(w, "KEY\tTYPE\tDEFAULT\tENVIRONMENT\tMEANING")
 	for _, f := range fields {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", f.Key, f.Type, f.Default, f.Env)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.Key, f.Type, f.Default, f.Env, f.Description)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil || ours {
+		return err
+	}
+	_, err = fmt.Fprint(p.stdout, "\n", foreign)
+	return err
 }
 
 // fieldsOf reads the JSON Schema of a plugin, and adds the fields that are the
@@ -241,15 +258,15 @@ func fieldsOf(d plugin.Description, prefix string) ([]pluginField, error) {
 		}
 	}
 	fields := []pluginField{}
-	add := func(name, typ string, def json.RawMessage) {
+	add := func(name, typ string, def json.RawMessage, desc string) {
 		key := prefix + "." + name
-		fields = append(fields, pluginField{Key: key, Type: typ, Default: def, Env: config.PluginEnv(key)})
+		fields = append(fields, pluginField{Key: key, Type: typ, Default: def, Env: config.PluginEnv(key), Description: desc})
 	}
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
-		add(name, schema.Properties[name].Type, schema.Properties[name].Default)
+		add(name, schema.Properties[name].Type, schema.Properties[name].Default, "")
 	}
 	for _, f := range config.HostFields() {
-		add(f.Name, f.Type, f.Default)
+		add(f.Name, f.Type, f.Default, f.Desc)
 	}
 	return fields, nil
 }

@@ -46,8 +46,14 @@ func (s *server) addr(key string) string { return s.ready[key].(string) }
 // launch starts a process and waits until it is ready or ends.
 func launch(t *testing.T, args ...string) *server {
 	t.Helper()
+	return launchOf(t, "hardpoint", args...)
+}
+
+// launchOf is launch with a file of the program.
+func launchOf(t *testing.T, program string, args ...string) *server {
+	t.Helper()
 	s := &server{done: make(chan struct{})}
-	s.cmd = exec.Command("hardpoint", append(args, "--log-format", "json")...)
+	s.cmd = exec.Command(program, append(args, "--log-format", "json")...)
 	s.cmd.Dir = t.TempDir()
 	stderr, err := s.cmd.StderrPipe()
 	require.NoError(t, err)
@@ -103,7 +109,12 @@ func (s *server) signal(t *testing.T, sig os.Signal) int {
 
 func standalone(t *testing.T, dir string, args ...string) *server {
 	t.Helper()
-	s := launch(t, append([]string{"standalone", "--data", dir, "--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)...)
+	return standaloneOf(t, "hardpoint", dir, args...)
+}
+
+func standaloneOf(t *testing.T, program, dir string, args ...string) *server {
+	t.Helper()
+	s := launchOf(t, program, append([]string{"standalone", "--data", dir, "--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)...)
 	require.NotNil(t, s.ready, "%s", s.text())
 	return s
 }

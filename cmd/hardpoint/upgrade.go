@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -13,25 +14,41 @@ import (
 	"github.com/hardpointmq/hardpoint/sdk/external"
 )
 
-// upgrades are the programs of plugins that can be replaced while the node runs,
+// upgrades are the processes of plugins that can be replaced while the node runs,
 // by KIND.NAME. It is filled before the node starts, and read after that.
 type upgrades map[string]*external.Replacer
 
-// replacer makes the one of a program.
-func (u upgrades) replacer(p config.Program) *external.Replacer {
+// replacer makes the one of a plugin.
+func (u upgrades) replacer(kind, name string) *external.Replacer {
 	r := &external.Replacer{}
-	u[p.Kind+"."+p.Name] = r
+	u[kind+"."+name] = r
 	return r
 }
 
-// commandOf is how a program is launched.
-func commandOf(p config.Program) external.Command {
+// programCommand is how a program that the configuration names is launched.
+func programCommand(p config.Program) external.Command {
 	return external.Command{Path: p.Path, Args: p.Args, Env: p.Env, Checksum: p.Checksum}
 }
 
-// onHangup replaces the programs of plugins at each SIGHUP, until the returned
-// function is called. A node without such programs leaves the signal as it is: it
-// ends the process when its terminal goes.
+// ownCommand is how this program serves one of its own plugins. self is its file,
+// which may hold another version by now.
+func ownCommand(self, kind, name string) external.Command {
+	return external.Command{Path: self, Args: []string{"plugin", "serve", kind, name}}
+}
+
+// commandNow is how the process of a plugin is launched by a configuration; false
+// when the plugin is no process there.
+func commandNow(c *config.Config, self, which string) (external.Command, bool) {
+	if p, ok := c.Programs[which]; ok {
+		return programCommand(p), true
+	}
+	kind, name, _ := strings.Cut(which, ".")
+	return ownCommand(self, kind, name), c.PluginProcess(kind, name)
+}
+
+// onHangup replaces the processes of plugins at each SIGHUP, until the returned
+// function is called. A node without any leaves the signal as it is: it ends the
+// process when its terminal goes.
 func (n *node) onHangup(ctx context.Context) (stop func()) {
 	if len(n.upgrades) == 0 {
 		return func() {}
@@ -57,25 +74,31 @@ func (n *node) onHangup(ctx context.Context) (stop func()) {
 	}
 }
 
-// upgrade starts the programs of plugins anew, as the configuration names them
-// now. What else has changed in it waits for the next start.
+// upgrade starts the processes of plugins anew, as the configuration names their
+// programs now. What else has changed in it waits for the next start.
 func (n *node) upgrade(ctx context.Context) {
 	l, err := n.reload()
 	if err != nil {
 		n.log.Error("the programs of plugins are not replaced: the configuration has faults", "error", err)
 		return
 	}
+	self, err := os.Executable()
+	if err != nil {
+		n.log.Error("the programs of plugins are not replaced: the file of this program is not known", "error", err)
+		return
+	}
 	for _, which := range slices.Sorted(maps.Keys(n.upgrades)) {
-		p, ok := l.Config.Programs[which]
+		cmd, ok := commandNow(&l.Config, self, which)
 		if !ok {
-			n.log.Warn("the program of a plugin is not replaced: the configuration does not name it any more, which takes a restart", "plugin", which)
+			n.log.Warn("the program of a plugin is not replaced: by the configuration it is no process any more, which takes a restart", "plugin", which)
 			continue
 		}
-		if err := n.upgrades[which].Replace(ctx, commandOf(p)); err != nil {
-			n.log.Error("the program of a plugin is not replaced, the old one goes on", "plugin", which, "error", l.Config.PluginError(p.Kind, p.Name, err))
+		if err := n.upgrades[which].Replace(ctx, cmd); err != nil {
+			kind, name, _ := strings.Cut(which, ".")
+			n.log.Error("the program of a plugin is not replaced, the old one goes on", "plugin", which, "error", l.Config.PluginError(kind, name, err))
 			continue
 		}
-		n.log.Info("the program of a plugin is replaced", "plugin", which, "program", p.Path)
+		n.log.Info("the program of a plugin is replaced", "plugin", which, "program", cmd.Path)
 	}
 	for _, which := range slices.Sorted(maps.Keys(l.Config.Programs)) {
 		if n.upgrades[which] == nil {

@@ -18,47 +18,119 @@ import (
 	"github.com/hardpointmq/hardpoint/internal/hosttest"
 )
 
+// hangup has the server replace its programs, and waits for what it says of it.
+func (s *server) hangup(t *testing.T, says string) {
+	t.Helper()
+	n := strings.Count(s.text(), says)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return strings.Count(s.text(), says) > n }, patience, 10*time.Millisecond, "%s: %s", says, s.text())
+}
+
+// upgraded is hangup for a transport that is replaced: the broker has to register
+// anew with its name server, since the connection ended with the old process.
+func (s *server) upgraded(t *testing.T, says string) {
+	t.Helper()
+	const registered = `"broker registered"`
+	n := strings.Count(s.text(), registered)
+	s.hangup(t, says)
+	require.Eventually(t, func() bool { return strings.Count(s.text(), registered) > n }, patience, 10*time.Millisecond, "%s", s.text())
+}
+
+// oneChildBut waits until the one child is another one.
+func (s *server) oneChildBut(t *testing.T, old int) (pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		now := hosttest.Children(t, s.cmd.Process.Pid)
+		if len(now) == 1 {
+			pid = now[0]
+		}
+		return len(now) == 1 && pid != old
+	}, patience, 10*time.Millisecond)
+	return pid
+}
+
+// more sends 100 messages, each of which must be acknowledged.
+func (s *server) more(t *testing.T) {
+	t.Helper()
+	var sent bench.Result
+	tool(t, &sent, "bench", "produce", "--namesrv", s.addr("namesrv"), "--topic", "T", "--count", "100")
+	require.EqualValues(t, 100, sent.Messages)
+}
+
 // TestHangupReplacesPrograms sends messages before and after the program of the
-// transport is replaced; what cannot be one leaves the old one.
+// transport is replaced; what cannot be one leaves the old one, and is named.
 func TestHangupReplacesPrograms(t *testing.T) {
 	self, err := exec.LookPath("hardpoint")
 	require.NoError(t, err)
-	file := filepath.Join(t.TempDir(), "c.yaml")
-	configure := func(path, more string) {
-		text := fmt.Sprintf("storage: memory\nplugins:\n  transport:\n    remoting:\n      path: %s\n      args: [plugin, serve, transport, remoting]\n%s", path, more)
+	other, err := exec.LookPath(pickyProgram)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	broken := filepath.Join(dir, "broken")
+	require.NoError(t, os.WriteFile(broken, []byte("#!/bin/sh\necho half of it was copied >&2\nexit 3\n"), 0o700))
+	file := filepath.Join(dir, "c.yaml")
+	configure := func(path, args, more string) {
+		text := fmt.Sprintf("storage: memory\nplugins:\n  transport:\n    remoting:\n      path: %s\n      args: [%s]\n%s", path, args, more)
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
-	configure(self, "")
+	const args = "plugin, serve, transport, remoting"
+	configure(self, args, "")
 	s := standalone(t, t.TempDir(), "--config", file)
-	before := hosttest.Children(t, s.cmd.Process.Pid)
-	require.Len(t, before, 1)
-	hangup := func(says string) {
-		t.Helper()
-		n := strings.Count(s.text(), says)
-		require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-		require.Eventually(t, func() bool { return strings.Count(s.text(), says) > n }, patience, 10*time.Millisecond, "%s: %s", says, s.text())
-	}
+	first := s.oneChildBut(t, 0)
+	s.more(t)
+	s.upgraded(t, "the program of a plugin is replaced")
+	second := s.oneChildBut(t, first)
+	s.more(t)
 
-	produce := func() {
-		t.Helper()
-		var sent bench.Result
-		tool(t, &sent, "bench", "produce", "--namesrv", s.addr("namesrv"), "--topic", "T", "--count", "100")
-		require.EqualValues(t, 100, sent.Messages)
+	const refused = "the program of a plugin is not replaced, the old one goes on"
+	for what, fault := range map[string]struct {
+		path, args, why string
+	}{
+		"it is not there":             {self + ".gone", args, "no such file"},
+		"it ends at once":             {broken, "", "half of it was copied"},
+		"it is another plugin":        {self, "plugin, serve, transport, inproc", "inproc"},
+		"it refuses what is in use":   {other, "", "this version needs one"},
+		"it is no plugin of the kind": {self, "plugin, serve, allocate, circle", "remoting"},
+	} {
+		configure(fault.path, fault.args, "")
+		n := len(s.text())
+		s.hangup(t, refused)
+		require.Contains(t, s.text()[n:], fault.why, what)
+		require.Contains(t, s.text()[n:], "c.yaml", what)
 	}
-	produce()
-	hangup("the program of a plugin is replaced")
-	// Connections end with the old process, that to the name server, too.
-	require.Eventually(t, func() bool { return strings.Count(s.text(), `"broker registered"`) > 1 }, patience, 10*time.Millisecond, "%s", s.text())
-	produce()
-	require.Eventually(t, func() bool {
-		now := hosttest.Children(t, s.cmd.Process.Pid)
-		return len(now) == 1 && now[0] != before[0]
-	}, patience, 10*time.Millisecond)
+	configure(self, args, "      checksum: 12\n")
+	s.hangup(t, "the configuration has faults")
+	require.Equal(t, second, s.oneChildBut(t, 0), "the process from before goes on")
+	s.more(t)
+	verify(t, s, 300)
+	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
+}
 
-	configure(self+".gone", "")
-	hangup("the program of a plugin is not replaced, the old one goes on")
-	configure(self, "      checksum: 12\n")
-	hangup("the configuration has faults")
-	verify(t, s, 200)
+// TestHangupReplacesOwnProcesses: plugins of the program itself that run as
+// processes are replaced by what is in the program's file then.
+func TestHangupReplacesOwnProcesses(t *testing.T) {
+	self, err := exec.LookPath("hardpoint")
+	require.NoError(t, err)
+	program, err := os.ReadFile(self)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "hardpoint")
+	install := func(content []byte) {
+		require.NoError(t, os.WriteFile(file+".new", content, 0o700))
+		require.NoError(t, os.Rename(file+".new", file))
+	}
+	install(program)
+	s := standaloneOf(t, file, t.TempDir(), "--storage", "memory", "--set", "plugins.transport.remoting.process=true", "--set", "plugins.allocate.circle.process=true")
+	first := s.oneChildBut(t, 0)
+	s.more(t)
+	install(program)
+	s.upgraded(t, `"the program of a plugin is replaced","plugin":"transport.remoting"`)
+	require.Contains(t, s.text(), `"the program of a plugin is replaced","plugin":"allocate.circle"`)
+	s.more(t)
+	require.Eventually(t, func() bool { return !hosttest.Running(first) }, patience, 10*time.Millisecond)
+
+	install([]byte("#!/bin/sh\necho half of it was copied >&2\nexit 3\n"))
+	s.hangup(t, `"the program of a plugin is not replaced, the old one goes on","plugin":"transport.remoting"`)
+	require.Contains(t, s.text(), "half of it was copied")
+	s.more(t)
+	verify(t, s, 300)
 	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
 }

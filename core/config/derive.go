@@ -172,7 +172,7 @@ func (l *loader) check(c *Config) {
 		}
 	}
 	for _, key := range []string{"storage", "replication"} {
-		if !pluginName.MatchString(l.getText(key)) {
+		if !IsPluginName(l.getText(key)) {
 			refuse(ErrBadValue, key, "a plugin's name has lower case letters, digits and underscores")
 		}
 	}

@@ -16,6 +16,10 @@ var pluginKinds = []string{"allocate", "replication", "storage", "transport"}
 
 var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 
+// IsPluginName tells whether a plugin can have that name: lower case letters,
+// digits and underscores, a letter first, 64 at most.
+func IsPluginName(name string) bool { return pluginName.MatchString(name) }
+
 func isPluginKey(name string) bool { return strings.HasPrefix(name, "plugins.") }
 
 // inferScalar gives text from a source without types the type that it looks
@@ -120,7 +124,7 @@ func (l *loader) onePlugin(name string, e entry) (string, any, bool) {
 		l.fail(&Error{Kind: ErrUnknownKey, Key: name, Nearest: near, Source: e.src})
 		return "", nil, false
 	}
-	if !pluginName.MatchString(parts[2]) {
+	if !IsPluginName(parts[2]) {
 		return syntax(fmt.Sprintf("%q is not a plugin's name: lower case letters, digits and underscores", parts[2]))
 	}
 	if l.duplicate(name, name, e.src) {

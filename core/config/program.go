@@ -41,13 +41,17 @@ var hostFields = []string{fieldArgs, fieldChecksum, fieldEnv, fieldPath, fieldPr
 type HostField struct {
 	Name, Type string // of JSON Schema
 	Default    json.RawMessage
+	Desc       string
 }
 
 // HostFields are the fields that every plugin has.
 func HostFields() []HostField {
 	return []HostField{
-		{fieldProcess, "boolean", json.RawMessage("false")},
-		{fieldPath, "string", nil}, {fieldChecksum, "string", nil}, {fieldArgs, "array", nil}, {fieldEnv, "array", nil},
+		{fieldProcess, "boolean", json.RawMessage("false"), "Runs the plugin as a process of its own. A program (path) always is one."},
+		{fieldPath, "string", nil, "The program that is this plugin, in place of one of this name in the broker; relative to the configuration file."},
+		{fieldChecksum, "string", nil, "The SHA-256 that the program must have, as sha256sum prints it."},
+		{fieldArgs, "array", nil, "Arguments of the program."},
+		{fieldEnv, "array", nil, "NAME=VALUE for the program, beside the few variables that it inherits."},
 	}
 }
 

@@ -39,8 +39,8 @@ every fault of a file, and ` + "`hardpoint config explain KEY`" + ` describes a 
 * **Plugins of your own**: ` + "`plugins.KIND.NAME.path`" + ` names a program that is the plugin NAME; everywhere NAME then means it. A relative path is
   relative to the configuration file. ` + "`checksum`" + ` is the SHA-256 that the program must have, ` + "`args`" + ` is a list of arguments, ` + "`env`" + ` a list of NAME=VALUE
   beside the few variables that it inherits (where a source has no lists: words with blanks between them). All other fields are the plugin's own.
-  SIGHUP starts these programs anew in place of the old ones, as the file names them then: an upgrade without a stop. A store keeps its
-  process until the broker is started again. [Write a plugin](write-a-plugin.md) makes one.
+  SIGHUP starts these programs, and those of ` + "`process: true`" + `, anew in place of the old ones, as the file names them and as they are on disk then:
+  an upgrade without a stop. A store keeps its process until the broker is started again. [Write a plugin](write-a-plugin.md) makes one.
 * **Secrets**: in the fields of a plugin ` + "`${file:PATH}`" + ` stands for the text of a file without its last line break, ` + "`${env:NAME}`" + ` for an
   environment variable, and ` + "`$${`" + ` for a dollar sign and a brace. The broker resolves them when it starts and hands the value to the plugin
   alone: it is in no argument, environment, log or output of ` + "`config show`" + `. What they stand for is always a text.
