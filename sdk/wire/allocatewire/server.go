@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"google.golang.org/grpc"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire/allocatepb"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/process"
 )
 
 // Server is the plugin's half: it serves the allocators of some factories. One
@@ -19,11 +19,7 @@ import (
 type Server struct {
 	wire.Factories[allocate.Params, allocate.Allocator]
 	loggers wire.Loggers
-
-	mu        sync.Mutex
-	last      uint64
-	instances map[uint64]instance
-	closed    bool
+	open    *process.Instances[instance]
 }
 
 type instance struct {
@@ -35,7 +31,9 @@ var _ wire.Served = (*Server)(nil)
 
 // NewServer makes a Server.
 func NewServer(loggers wire.Loggers, factories ...allocate.Factory) *Server {
-	return &Server{Factories: wire.NewFactories(wire.Allocate, factories...), loggers: loggers, instances: map[uint64]instance{}}
+	return &Server{
+		Factories: wire.NewFactories(wire.Allocate, factories...), loggers: loggers, open: process.NewInstances[instance](plugin.ErrUnavailable),
+	}
 }
 
 // Register implements wire.Served.
@@ -51,27 +49,16 @@ type service struct {
 
 // Close implements wire.Served.
 func (s *Server) Close(context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	all := s.instances
-	s.instances = map[uint64]instance{}
-	s.mu.Unlock()
-	var errs []error
-	for _, i := range all {
-		errs = append(errs, allocate.Close(i.a))
-	}
-	return errors.Join(errs...)
+	return s.open.Close(func(i instance) error { return allocate.Close(i.a) })
 }
 
 // Open implements allocatepb.AllocateServer.
 func (v service) Open(ctx context.Context, r *allocatepb.OpenRequest) (*allocatepb.OpenResponse, error) {
-	id, err := v.s.open(ctx, r)
+	id, err := v.s.build(ctx, r)
 	return &allocatepb.OpenResponse{Instance: id, Failure: wire.ToFailure(err)}, nil
 }
 
-var errEnding = fmt.Errorf("%w: the process ends", plugin.ErrUnavailable)
-
-func (s *Server) open(ctx context.Context, r *allocatepb.OpenRequest) (uint64, error) {
+func (s *Server) build(ctx context.Context, r *allocatepb.OpenRequest) (uint64, error) {
 	f, err := s.Lookup(r.GetPlugin())
 	if err != nil {
 		return 0, err
@@ -80,14 +67,11 @@ func (s *Server) open(ctx context.Context, r *allocatepb.OpenRequest) (uint64, e
 	if err != nil {
 		return 0, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return 0, errors.Join(errEnding, allocate.Close(a))
+	id, err := s.open.Add(instance{f.Name(), a}, nil)
+	if err != nil {
+		return 0, errors.Join(err, allocate.Close(a))
 	}
-	s.last++
-	s.instances[s.last] = instance{f.Name(), a}
-	return s.last, nil
+	return id, nil
 }
 
 // Allocate implements allocatepb.AllocateServer.
@@ -100,11 +84,9 @@ func (v service) Allocate(ctx context.Context, m *allocatepb.AllocateRequest) (*
 }
 
 func (s *Server) allocate(ctx context.Context, m *allocatepb.AllocateRequest) (*allocate.Assignment, error) {
-	s.mu.Lock()
-	i, open := s.instances[m.GetInstance()]
-	s.mu.Unlock()
-	if !open {
-		return nil, fmt.Errorf("%w: the process has no open allocator %d", plugin.ErrUnavailable, m.GetInstance())
+	i, err := s.open.Get(m.GetInstance())
+	if err != nil {
+		return nil, err
 	}
 	r, err := fromRequest(m)
 	if err != nil {
@@ -127,13 +109,9 @@ func faulty(name string, err error) error {
 
 // Close implements allocatepb.AllocateServer.
 func (v service) Close(_ context.Context, r *allocatepb.CloseRequest) (*allocatepb.CloseResponse, error) {
-	return &allocatepb.CloseResponse{Failure: wire.ToFailure(v.s.drop(r.GetInstance()))}, nil
-}
-
-func (s *Server) drop(id uint64) error {
-	s.mu.Lock()
-	i := s.instances[id]
-	delete(s.instances, id)
-	s.mu.Unlock()
-	return allocate.Close(i.a)
+	i, ok := v.s.open.Take(r.GetInstance())
+	if !ok {
+		return &allocatepb.CloseResponse{}, nil
+	}
+	return &allocatepb.CloseResponse{Failure: wire.ToFailure(allocate.Close(i.a))}, nil
 }

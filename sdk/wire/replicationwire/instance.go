@@ -104,9 +104,6 @@ func (i *instance) live(ln *data.Listener) {
 	i.tasks.Wait()
 }
 
-// end ends the connections.
-func (i *instance) end() { i.cancel() }
-
 func (i *instance) serve(what string, loop func(net.Conn) error, c net.Conn) {
 	defer i.cancel()
 	if err := loop(c); err != nil && i.ctx.Err() == nil && !errors.Is(err, io.EOF) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,6 +13,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/process"
 	"github.com/hardpointmq/hardpoint/sdk/wire/replicationwire/replicationpb"
 )
 
@@ -24,17 +24,16 @@ type Server struct {
 
 	wire.Factories[replication.Params, replication.Replicator]
 	loggers wire.Loggers
-
-	mu        sync.Mutex
-	instances map[*instance]bool
-	closed    bool
+	open    *process.Instances[*instance]
 }
 
 var _ wire.Served = (*Server)(nil)
 
 // NewServer makes a Server.
 func NewServer(loggers wire.Loggers, factories ...replication.Factory) *Server {
-	return &Server{Factories: wire.NewFactories(wire.Replication, factories...), loggers: loggers, instances: map[*instance]bool{}}
+	return &Server{
+		Factories: wire.NewFactories(wire.Replication, factories...), loggers: loggers, open: process.NewInstances[*instance](replication.ErrNotRunning),
+	}
 }
 
 // Register implements wire.Served.
@@ -42,25 +41,15 @@ func (s *Server) Register(r grpc.ServiceRegistrar) { replicationpb.RegisterRepli
 
 // Close shuts down all instances, for a host that ended without doing so.
 func (s *Server) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	all := make([]*instance, 0, len(s.instances))
-	for i := range s.instances {
-		all = append(all, i)
-	}
-	s.mu.Unlock()
-	for _, i := range all {
-		i.end()
-	}
-	var err error
-	for _, i := range all {
+	return s.open.Close(func(i *instance) error {
+		i.cancel()
 		select {
 		case <-i.ended:
+			return nil
 		case <-ctx.Done():
-			err = errors.Join(err, fmt.Errorf("shut down a replicator: %w", ctx.Err()))
+			return fmt.Errorf("shut down a replicator: %w", ctx.Err())
 		}
-	}
-	return err
+	})
 }
 
 // build makes an instance that has no connections yet.
@@ -120,24 +109,18 @@ func (s *Server) Open(ctx context.Context, r *replicationpb.OpenRequest) (*repli
 	}
 	ln, err := data.Listen(r.GetSocketDir())
 	if err == nil {
-		s.mu.Lock()
-		if s.closed {
+		if _, err = s.open.Add(i, func(id uint64) {
+			go func() {
+				defer s.open.Take(id)
+				i.live(ln)
+			}()
+		}); err != nil {
 			ln.Close()
-			err = replication.ErrNotRunning
-		} else {
-			s.instances[i] = true
 		}
-		s.mu.Unlock()
 	}
 	if err != nil {
 		i.cancel()
-		return &replicationpb.OpenResponse{Failure: wire.ToFailure(err)}, nil
+		return &replicationpb.OpenResponse{Failure: wire.ToFailure(errors.Join(err, i.rep.Shutdown(ctx)))}, nil
 	}
-	go func() {
-		i.live(ln)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.instances, i)
-	}()
 	return &replicationpb.OpenResponse{Facets: slices.Clone(i.rep.Capabilities().Facets()), Socket: ln.Path, Nonce: ln.Nonce}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"google.golang.org/grpc"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/process"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -22,19 +22,17 @@ type Server struct {
 
 	wire.Factories[storage.Params, storage.Store]
 	loggers wire.Loggers
-
-	mu        sync.Mutex
-	last      uint64
-	instances map[uint64]*instance
-	closed    bool
-	stream    bool // in place of data sockets
+	open    *process.Instances[*instance]
+	stream  bool // in place of data sockets
 }
 
 var _ wire.Served = (*Server)(nil)
 
 // NewServer makes a Server.
 func NewServer(loggers wire.Loggers, factories ...storage.Factory) *Server {
-	return &Server{Factories: wire.NewFactories(wire.Storage, factories...), loggers: loggers, instances: map[uint64]*instance{}}
+	return &Server{
+		Factories: wire.NewFactories(wire.Storage, factories...), loggers: loggers, open: process.NewInstances[*instance](storage.ErrNotRunning),
+	}
 }
 
 // Register implements wire.Served.
@@ -42,25 +40,7 @@ func (s *Server) Register(r grpc.ServiceRegistrar) { storagepb.RegisterStorageSe
 
 // Close shuts down all instances, for a host that ended without doing so.
 func (s *Server) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	all := s.instances
-	s.instances = map[uint64]*instance{}
-	s.mu.Unlock()
-	var err error
-	for _, i := range all {
-		err = errors.Join(err, i.shutdown(ctx))
-	}
-	return err
-}
-
-func (s *Server) instance(id uint64) (*instance, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i := s.instances[id]; i != nil {
-		return i, nil
-	}
-	return nil, storage.ErrNotRunning
+	return s.open.Close(func(i *instance) error { return i.shutdown(ctx) })
 }
 
 // params are those of an instance without events.
@@ -110,14 +90,14 @@ func (s *Server) probe(ctx context.Context, r *storagepb.ProbeRequest) (*storage
 
 // Open implements storagepb.StorageServer.
 func (s *Server) Open(ctx context.Context, r *storagepb.OpenRequest) (*storagepb.OpenResponse, error) {
-	out, err := s.open(ctx, r)
+	out, err := s.build(ctx, r)
 	if err != nil {
 		return &storagepb.OpenResponse{Failure: wire.ToFailure(err)}, nil
 	}
 	return out, nil
 }
 
-func (s *Server) open(ctx context.Context, r *storagepb.OpenRequest) (*storagepb.OpenResponse, error) {
+func (s *Server) build(ctx context.Context, r *storagepb.OpenRequest) (*storagepb.OpenResponse, error) {
 	f, err := s.Lookup(r.GetPlugin())
 	if err != nil {
 		return nil, err
@@ -133,30 +113,20 @@ func (s *Server) open(ctx context.Context, r *storagepb.OpenRequest) (*storagepb
 	out := &storagepb.OpenResponse{Capabilities: toCapabilities(i.caps)}
 	if !s.stream {
 		if i.ln, err = data.Listen(r.GetSocketDir()); err != nil {
-			return nil, err
+			return nil, errors.Join(err, i.shutdown(ctx))
 		}
 		out.Socket, out.Nonce = i.ln.Path, i.ln.Nonce
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		if i.ln != nil {
-			i.ln.Close()
-		}
-		return nil, storage.ErrNotRunning
-	}
-	s.last++
-	out.Instance = s.last
-	s.instances[s.last] = i
-	if i.ln != nil {
 		i.tasks.Go(i.accept)
+	}
+	if out.Instance, err = s.open.Add(i, nil); err != nil {
+		return nil, errors.Join(err, i.shutdown(ctx))
 	}
 	return out, nil
 }
 
 // Start implements storagepb.StorageServer.
 func (s *Server) Start(ctx context.Context, r *storagepb.StartRequest) (*storagepb.StartResponse, error) {
-	i, err := s.instance(r.GetInstance())
+	i, err := s.open.Get(r.GetInstance())
 	if err == nil {
 		err = i.start(ctx)
 	}
@@ -168,11 +138,8 @@ func (s *Server) Start(ctx context.Context, r *storagepb.StartRequest) (*storage
 
 // Shutdown implements storagepb.StorageServer.
 func (s *Server) Shutdown(ctx context.Context, r *storagepb.ShutdownRequest) (*storagepb.ShutdownResponse, error) {
-	s.mu.Lock()
-	i := s.instances[r.GetInstance()]
-	delete(s.instances, r.GetInstance())
-	s.mu.Unlock()
-	if i == nil {
+	i, ok := s.open.Take(r.GetInstance())
+	if !ok {
 		return &storagepb.ShutdownResponse{}, nil
 	}
 	return &storagepb.ShutdownResponse{Failure: wire.ToFailure(i.shutdown(ctx))}, nil
@@ -180,7 +147,7 @@ func (s *Server) Shutdown(ctx context.Context, r *storagepb.ShutdownRequest) (*s
 
 // State implements storagepb.StorageServer.
 func (s *Server) State(_ context.Context, r *storagepb.StateRequest) (*storagepb.StateResponse, error) {
-	i, err := s.instance(r.GetInstance())
+	i, err := s.open.Get(r.GetInstance())
 	if err != nil {
 		return &storagepb.StateResponse{Failure: wire.ToFailure(err)}, nil
 	}
@@ -190,7 +157,7 @@ func (s *Server) State(_ context.Context, r *storagepb.StateRequest) (*storagepb
 // Segments implements storagepb.StorageServer.
 func (s *Server) Segments(ctx context.Context, r *storagepb.SegmentsRequest) (*storagepb.SegmentsResponse, error) {
 	out := &storagepb.SegmentsResponse{}
-	i, err := s.instance(r.GetInstance())
+	i, err := s.open.Get(r.GetInstance())
 	if err == nil && i.caps.Retention == nil {
 		err = storage.ErrUnsupported
 	}
@@ -210,7 +177,7 @@ func (s *Server) Segments(ctx context.Context, r *storagepb.SegmentsRequest) (*s
 // Find implements storagepb.StorageServer.
 func (s *Server) Find(ctx context.Context, r *storagepb.FindRequest) (*storagepb.FindResponse, error) {
 	out := &storagepb.FindResponse{}
-	i, err := s.instance(r.GetInstance())
+	i, err := s.open.Get(r.GetInstance())
 	if err == nil && i.caps.KeyIndex == nil {
 		err = storage.ErrUnsupported
 	}

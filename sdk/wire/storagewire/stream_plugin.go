@@ -56,21 +56,16 @@ func (s *Server) Data(stream grpc.BidiStreamingServer[storagepb.DataRequest, sto
 	return nil
 }
 
-// attach connects an instance. It holds mu, so that no instance is shut down
-// meanwhile.
+// attach connects an instance, which nobody shuts down meanwhile.
 func (s *Server) attach(id uint64, log, read *pipeEnd) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.instances[id]
-	switch {
-	case i == nil:
-		return status.Errorf(codes.NotFound, "there is no instance %d", id)
-	case i.ln != nil || i.attached:
-		return status.Errorf(codes.FailedPrecondition, "instance %d has its connections already", id)
-	}
-	i.attached = true
-	i.connect(log, read)
-	return nil
+	return s.open.Hold(id, func(i *instance) error {
+		if i.ln != nil || i.attached {
+			return status.Errorf(codes.FailedPrecondition, "instance %d has its connections already", id)
+		}
+		i.attached = true
+		i.connect(log, read)
+		return nil
+	})
 }
 
 func (p *pluginStream) end(why error) {

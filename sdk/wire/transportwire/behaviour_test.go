@@ -183,7 +183,7 @@ func TestGarbage(t *testing.T) {
 			require.NoError(t, err)
 			c := dial(t, ln.Address())
 			exchange(t, c, request(2, 10))
-			i, err := s.instance(1)
+			i, err := s.open.Get(1)
 			require.NoError(t, err)
 			say(&i.out)
 			<-g.told
@@ -223,7 +223,7 @@ func TestBrokenFrames(t *testing.T) {
 	exchange(t, c, request(2, 10)) // so that it is the first
 	bystander := dial(t, ln.Address())
 	exchange(t, bystander, request(2, 10))
-	i, err := s.instance(1)
+	i, err := s.open.Get(1)
 	require.NoError(t, err)
 	i.mu.Lock()
 	first := i.guests[1]

@@ -13,6 +13,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/process"
 	"github.com/hardpointmq/hardpoint/sdk/wire/transportwire/transportpb"
 )
 
@@ -23,19 +24,17 @@ type Server struct {
 
 	wire.Factories[transport.Params, transport.Transport]
 	loggers wire.Loggers
-
-	mu        sync.Mutex
-	last      uint64
-	instances map[uint64]*instance
-	closed    bool
-	left      sync.WaitGroup // instances that their host left
+	open    *process.Instances[*instance]
+	left    sync.WaitGroup // for the ends of the instances' connections
 }
 
 var _ wire.Served = (*Server)(nil)
 
 // NewServer makes a Server.
 func NewServer(loggers wire.Loggers, factories ...transport.Factory) *Server {
-	return &Server{Factories: wire.NewFactories(wire.Transport, factories...), loggers: loggers, instances: map[uint64]*instance{}}
+	return &Server{
+		Factories: wire.NewFactories(wire.Transport, factories...), loggers: loggers, open: process.NewInstances[*instance](transport.ErrNotRunning),
+	}
 }
 
 // Register implements wire.Served.
@@ -43,58 +42,24 @@ func (s *Server) Register(r grpc.ServiceRegistrar) { transportpb.RegisterTranspo
 
 // Close shuts down all instances, for a host that ended without doing so.
 func (s *Server) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	all := s.instances
-	s.instances = map[uint64]*instance{}
-	s.mu.Unlock()
-	var err error
-	for _, i := range all {
+	err := s.open.Close(func(i *instance) error {
 		i.cancel() // no session waits for the host
-		err = errors.Join(err, i.shutdown(ctx))
-	}
+		return i.shutdown(ctx)
+	})
 	s.left.Wait()
 	return err
 }
 
-func (s *Server) instance(id uint64) (*instance, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i := s.instances[id]; i != nil {
-		return i, nil
-	}
-	return nil, transport.ErrNotRunning
-}
-
-// leave shuts down an instance whose host is gone, or gave it up.
-func (s *Server) leave(id uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i := s.instances[id]; i != nil {
-		delete(s.instances, id)
-		s.left.Go(i.giveUp)
-	}
-}
-
-// forget removes an instance; nil when it is not there.
-func (s *Server) forget(id uint64) *instance {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.instances[id]
-	delete(s.instances, id)
-	return i
-}
-
 // Open implements transportpb.TransportServer.
 func (s *Server) Open(ctx context.Context, r *transportpb.OpenRequest) (*transportpb.OpenResponse, error) {
-	out, err := s.open(ctx, r)
+	out, err := s.build(ctx, r)
 	if err != nil {
 		return &transportpb.OpenResponse{Failure: wire.ToFailure(err)}, nil
 	}
 	return out, nil
 }
 
-func (s *Server) open(ctx context.Context, r *transportpb.OpenRequest) (*transportpb.OpenResponse, error) {
+func (s *Server) build(ctx context.Context, r *transportpb.OpenRequest) (*transportpb.OpenResponse, error) {
 	f, err := s.Lookup(r.GetPlugin())
 	if err != nil {
 		return nil, err
@@ -110,19 +75,18 @@ func (s *Server) open(ctx context.Context, r *transportpb.OpenRequest) (*transpo
 	if err != nil {
 		return nil, errors.Join(err, i.t.Shutdown(ctx))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		ln.Close()
-		return nil, transport.ErrNotRunning
-	}
-	s.last++
-	id := s.last
-	s.instances[id] = i
-	i.tasks.Go(func() {
-		i.serve(ln)
-		s.leave(id)
+	i.tasks.Go(func() { i.serve(ln) })
+	id, err := s.open.Add(i, func(id uint64) {
+		s.left.Go(func() {
+			<-i.ctx.Done()
+			if _, left := s.open.Take(id); left { // the host is gone, or gave it up
+				i.giveUp()
+			}
+		})
 	})
+	if err != nil {
+		return nil, errors.Join(err, i.shutdown(ctx))
+	}
 	return &transportpb.OpenResponse{Instance: id, Facets: i.t.Capabilities().Facets(), Socket: ln.Path, Nonce: ln.Nonce}, nil
 }
 
@@ -139,7 +103,7 @@ func (i *instance) giveUp() {
 
 // Start implements transportpb.TransportServer.
 func (s *Server) Start(ctx context.Context, r *transportpb.StartRequest) (*transportpb.StartResponse, error) {
-	i, err := s.instance(r.GetInstance())
+	i, err := s.open.Get(r.GetInstance())
 	if err == nil {
 		err = i.start(ctx)
 	}
@@ -160,7 +124,7 @@ func (s *Server) Serve(ctx context.Context, r *transportpb.ServeRequest) (*trans
 }
 
 func (s *Server) serve(ctx context.Context, r *transportpb.ServeRequest) (string, error) {
-	i, err := s.instance(r.GetInstance())
+	i, err := s.open.Get(r.GetInstance())
 	if err != nil {
 		return "", err
 	}
@@ -196,7 +160,7 @@ func (s *Server) CloseListener(ctx context.Context, r *transportpb.CloseListener
 // listener finds one when the mark has come; nil without an error when it is
 // closed.
 func (s *Server) listener(ctx context.Context, instance, num, mark uint64, forget bool) (transport.Listener, error) {
-	i, err := s.instance(instance)
+	i, err := s.open.Get(instance)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +183,7 @@ func (s *Server) Dial(ctx context.Context, r *transportpb.DialRequest) (*transpo
 }
 
 func (s *Server) dial(ctx context.Context, r *transportpb.DialRequest) (uint64, error) {
-	i, err := s.instance(r.GetInstance())
+	i, err := s.open.Get(r.GetInstance())
 	if err != nil {
 		return 0, err
 	}
@@ -235,8 +199,8 @@ func (s *Server) dial(ctx context.Context, r *transportpb.DialRequest) (uint64, 
 
 // Shutdown implements transportpb.TransportServer.
 func (s *Server) Shutdown(ctx context.Context, r *transportpb.ShutdownRequest) (*transportpb.ShutdownResponse, error) {
-	i := s.forget(r.GetInstance())
-	if i == nil {
+	i, ok := s.open.Take(r.GetInstance())
+	if !ok {
 		return &transportpb.ShutdownResponse{}, nil
 	}
 	err := i.reached(ctx, r.GetMark())
