@@ -143,8 +143,11 @@ func checkPlugins(ctx context.Context, l *config.Loaded, plugins *wiring.Plugins
 	}
 	if l.Mode&config.Broker != 0 {
 		all = append(all, broker.CheckPlugins(ctx, &l.Config, plugins)...)
-		all = append(all, checkPrograms(ctx, &l.Config, plugins, wire.Storage+"."+l.Config.Store.Storage, wire.Replication+"."+l.Config.Broker.Replication,
-			wire.Transport+"."+broker.DefaultTransport)...)
+		judged := []string{wire.Storage + "." + l.Config.Store.Storage, wire.Replication + "." + l.Config.Broker.Replication}
+		for _, name := range l.Config.Network.Transports() {
+			judged = append(judged, wire.Transport+"."+name)
+		}
+		all = append(all, checkPrograms(ctx, &l.Config, plugins, judged...)...)
 	}
 	var faults []error
 	for _, err := range all {

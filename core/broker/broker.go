@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -48,8 +49,6 @@ type Params struct {
 	Changed OnChange
 	// FS holds the engine's own files; nil: the system's.
 	FS vfs.FS
-	// Transport names the transport of the client port [remoting].
-	Transport string
 	// NameServers are name servers beside those of the configuration; Start asks
 	// for them. nil: none.
 	NameServers func() []string
@@ -62,19 +61,21 @@ type Params struct {
 
 // Broker is one broker group in this process. It implements plugin.Component.
 type Broker struct {
-	p      Params
-	k      *kernel.Kernel
-	queue  *combine.Queue
-	store  storage.Store
-	rep    replication.Replicator
-	trans  transport.Transport
-	gate   *gate
-	reg    atomic.Pointer[register.Registrar]
-	query  *query.Query
-	client *client.Manager
-	sender *send.Send
-	alloc  *allocators
-	wait   waiters
+	p     Params
+	k     *kernel.Kernel
+	queue *combine.Queue
+	store storage.Store
+	rep   replication.Replicator
+	// trans is that of the client port, carriers all of them, that one first.
+	trans    transport.Transport
+	carriers []carrier
+	gate     *gate
+	reg      atomic.Pointer[register.Registrar]
+	query    *query.Query
+	client   *client.Manager
+	sender   *send.Send
+	alloc    *allocators
+	wait     waiters
 	// servers are the name servers, known at start.
 	servers atomic.Pointer[[]string]
 
@@ -86,6 +87,12 @@ type Broker struct {
 	up        []step // what Shutdown undoes, last first
 	ready     bool
 	address   string
+}
+
+// carrier is a transport with its name.
+type carrier struct {
+	name string
+	is   transport.Transport
 }
 
 // step is one thing that runs.
@@ -102,16 +109,13 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	if p.FS == nil {
 		p.FS = vfs.OS{}
 	}
-	if p.Transport == "" {
-		p.Transport = DefaultTransport
-	}
 	b := &Broker{p: p}
 	cfg := p.Config
 	k := kernel.New(kernelConfig(cfg), p.Settings, nil)
 	b.k = k
 	k.Sequencer = storage.NewSequencer(p.Clock)
 
-	parts, faults := choose(ctx, cfg, p.Plugins, p.Transport)
+	parts, faults := choose(ctx, cfg, p.Plugins)
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
@@ -145,10 +149,15 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 		return nil, err
 	}
 	k.Replicator = b.rep
-	b.trans, err = parts.trans.factory.Build(ctx, transport.Params{Settings: b.settings("transport", p.Transport, "")}, parts.trans.raw)
-	if err != nil {
-		return nil, err
+	for _, t := range parts.trans {
+		name := t.factory.Name()
+		built, err := t.factory.Build(ctx, transport.Params{Settings: b.settings("transport", name, "")}, t.raw)
+		if err != nil {
+			return nil, err
+		}
+		b.carriers = append(b.carriers, carrier{name, built})
 	}
+	b.trans = b.carriers[0].is
 
 	// The journal first: its stop hook runs last, when nobody writes any more.
 	b.queue = combine.New(k)
@@ -202,8 +211,10 @@ func (b *Broker) Start(ctx context.Context) error {
 
 func (b *Broker) start(ctx context.Context) error {
 	cfg := b.p.Config
-	if err := b.run(ctx, "transport "+b.p.Transport, 1, b.trans); err != nil {
-		return err
+	for _, c := range b.carriers {
+		if err := b.run(ctx, "transport "+c.name, 1, c.is); err != nil {
+			return err
+		}
 	}
 	if err := b.listen(ctx); err != nil {
 		return err
@@ -268,18 +279,43 @@ func (b *Broker) push(s step) {
 	b.mu.Unlock()
 }
 
-// listen opens the client port, and the VIP channel beside it when the port is
-// fixed.
+// listen opens the client port, the VIP channel beside it when the port is fixed,
+// and the other listeners of the configuration.
 func (b *Broker) listen(ctx context.Context) error {
-	n := b.p.Config.Network
-	l, err := b.trans.Serve(ctx, transport.Listen{Address: n.Listen, Limits: Limits(b.p.Config)}, transport.Services{Frames: b.gate, API: b})
+	l, err := b.serve(ctx, b.trans, b.p.Config.Network.Listen)
 	if err != nil {
 		return err
 	}
 	b.mu.Lock()
-	b.listeners = append(b.listeners, l)
 	b.address = l.Address()
 	b.mu.Unlock()
+	if err := b.listenVIP(ctx); err != nil {
+		return err
+	}
+	for _, m := range b.p.Config.Network.More() {
+		i := slices.IndexFunc(b.carriers, func(c carrier) bool { return c.name == m.Transport })
+		l, err := b.serve(ctx, b.carriers[i].is, m.Address)
+		if err != nil {
+			return fmt.Errorf("moreListeners %v: %w", m, err)
+		}
+		b.p.Logger.Info("listening beside the client port", "transport", m.Transport, "address", l.Address())
+	}
+	return nil
+}
+
+// serve opens one listener.
+func (b *Broker) serve(ctx context.Context, t transport.Transport, address string) (transport.Listener, error) {
+	l, err := t.Serve(ctx, transport.Listen{Address: address, Limits: Limits(b.p.Config)}, transport.Services{Frames: b.gate, API: b})
+	if err == nil {
+		b.mu.Lock()
+		b.listeners = append(b.listeners, l)
+		b.mu.Unlock()
+	}
+	return l, err
+}
+
+func (b *Broker) listenVIP(ctx context.Context) error {
+	n := b.p.Config.Network
 	host, port, err := net.SplitHostPort(n.Listen)
 	if err != nil || !n.VIPChannel {
 		return nil // an address of another kind of transport, or no VIP channel
@@ -289,13 +325,9 @@ func (b *Broker) listen(ctx context.Context) error {
 		return nil
 	}
 	vip := net.JoinHostPort(host, strconv.Itoa(num-vipOffset))
-	v, err := b.trans.Serve(ctx, transport.Listen{Address: vip, Limits: Limits(b.p.Config)}, transport.Services{Frames: b.gate, API: b})
-	if err != nil {
+	if _, err := b.serve(ctx, b.trans, vip); err != nil {
 		return fmt.Errorf("the VIP channel (port %d below the client port; switch it off with vipChannel=false): %w", vipOffset, err)
 	}
-	b.mu.Lock()
-	b.listeners = append(b.listeners, v)
-	b.mu.Unlock()
 	return nil
 }
 
@@ -336,8 +368,11 @@ func (b *Broker) register(ctx context.Context, address string) error {
 	cfg := b.p.Config
 	d := b.trans.Capabilities().Dialer
 	servers := b.nameServers()
-	if len(servers) == 0 || d == nil {
+	if len(servers) == 0 {
 		return nil
+	}
+	if err := dials(b.carriers[0].name, d != nil); err != nil {
+		return err
 	}
 	who := register.Identity{Cluster: cfg.Broker.ClusterName, Name: cfg.Broker.Name, ID: cfg.Broker.ID, Addr: address, HAAddr: haAddress(address, cfg.Network.HAAdvertise), Zone: cfg.Broker.ZoneName}
 	reg, err := register.New(register.Params{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -13,14 +14,11 @@ import (
 	"github.com/hardpointmq/hardpoint/core/wiring"
 )
 
-// DefaultTransport is the plugin that carries the client port.
-const DefaultTransport = "remoting"
-
 // CheckPlugins asks the plugins that a broker with this configuration would use
 // what they say to it, without opening anything, and returns every fault, as a
 // start does. Plugins that run as a process of their own are launched for it.
 func CheckPlugins(ctx context.Context, cfg *config.Config, p *wiring.Plugins) []error {
-	_, faults := choose(ctx, cfg, p, DefaultTransport)
+	_, faults := choose(ctx, cfg, p)
 	return faults
 }
 
@@ -34,10 +32,11 @@ type part[P, T any] struct {
 type chosen struct {
 	store part[storage.Params, storage.Store]
 	rep   part[replication.Params, replication.Replicator]
-	trans part[transport.Params, transport.Transport]
+	// trans is that of the client port first.
+	trans []part[transport.Params, transport.Transport]
 }
 
-func choose(ctx context.Context, cfg *config.Config, p *wiring.Plugins, trans string) (c chosen, faults []error) {
+func choose(ctx context.Context, cfg *config.Config, p *wiring.Plugins) (c chosen, faults []error) {
 	note := func(err error) {
 		if err != nil {
 			faults = append(faults, err)
@@ -51,9 +50,17 @@ func choose(ctx context.Context, cfg *config.Config, p *wiring.Plugins, trans st
 	note(err)
 	parts := []said{{"storage", c.store.says}, {"replication", c.rep.says}}
 	described := len(faults) == 0
-	c.trans, err = chooseOne(ctx, cfg, p.Transport, "transport", trans, cfg.PluginRaw)
-	if note(err); err == nil {
-		parts = append(parts, said{"transport", c.trans.says})
+	transports := cfg.Network.Transports()
+	for i, name := range transports {
+		t, err := chooseOne(ctx, cfg, p.Transport, "transport", name, cfg.PluginRaw)
+		c.trans = append(c.trans, t)
+		if note(err); err != nil {
+			continue
+		}
+		parts = append(parts, said{"transport", t.says})
+		if i == 0 && len(cfg.Broker.NamesrvAddrs) > 0 {
+			note(cfg.PluginError("transport", name, dials(name, t.says.Has(transport.FacetDialer))))
+		}
 	}
 	if described {
 		note(fit(parts...))
@@ -66,13 +73,21 @@ func choose(ctx context.Context, cfg *config.Config, p *wiring.Plugins, trans st
 			return known(p.Storage, name)
 		case kind == "replication" && name != cfg.Broker.Replication:
 			return known(p.Replication, name)
-		case kind == "transport" && name != trans:
+		case kind == "transport" && !slices.Contains(transports, name):
 			return known(p.Transport, name)
 		case kind == "allocate":
 			return known(p.Allocate, name)
 		}
 		return nil
 	})...)
+}
+
+// dials refuses a transport of the client port that cannot reach name servers.
+func dials(name string, can bool) error {
+	if can {
+		return nil
+	}
+	return fmt.Errorf("transport %s offers no %s, without which the broker cannot register with name servers; choose another one for the client port and put %s into moreListeners", name, transport.FacetDialer, name)
 }
 
 func known[P, T any](r *wiring.Registry[P, T], name string) error {

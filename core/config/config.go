@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -47,8 +49,11 @@ type Node struct {
 // Network is what concerns the client port of the broker and, for the limits,
 // every port that speaks remoting.
 type Network struct {
+	Transport string `koanf:"transport"`
 	Listen    string `koanf:"listen"`
-	Advertise string `koanf:"advertise"` // empty: see ChooseAdvertise
+	// MoreListeners is as it was written; see [Network.More].
+	MoreListeners []string `koanf:"moreListeners"`
+	Advertise     string   `koanf:"advertise"` // empty: see ChooseAdvertise
 	// HAAdvertise is the address announced to replicas; empty: like Advertise.
 	HAAdvertise            string        `koanf:"brokerIP2"`
 	VIPChannel             bool          `koanf:"vipChannel"`
@@ -60,6 +65,37 @@ type Network struct {
 	MaxPendingBytes        int64         `koanf:"maxPendingBytes"`
 	IdleTimeout            time.Duration `koanf:"serverChannelMaxIdleTimeSeconds"`
 	ConnectTimeout         time.Duration `koanf:"connectTimeoutMillis"`
+}
+
+// ListenerConfig is a listener beside the client port.
+type ListenerConfig struct {
+	// Transport is the plugin's name, Address where it listens, in its own terms.
+	Transport, Address string
+}
+
+// String is the listener as it was written.
+func (l ListenerConfig) String() string { return l.Transport + betweenListener + l.Address }
+
+// More are the listeners of moreListeners, in its order.
+func (n *Network) More() []ListenerConfig {
+	out := make([]ListenerConfig, 0, len(n.MoreListeners))
+	for _, text := range n.MoreListeners {
+		name, address, _ := strings.Cut(text, betweenListener)
+		out = append(out, ListenerConfig{name, address})
+	}
+	return out
+}
+
+// Transports are the names of the transport plugins in use, each once, that of the
+// client port first.
+func (n *Network) Transports() []string {
+	names := []string{n.Transport}
+	for _, l := range n.More() {
+		if !slices.Contains(names, l.Transport) {
+			names = append(names, l.Transport)
+		}
+	}
+	return names
 }
 
 // BrokerConfig is the broker's identity and its life with the name servers.

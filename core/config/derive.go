@@ -171,7 +171,7 @@ func (l *loader) check(c *Config) {
 			refuse(ErrBadValue, key, "allowed are up to 127 letters, digits and _ . %% | -")
 		}
 	}
-	for _, key := range []string{"storage", "replication"} {
+	for _, key := range []string{"storage", "replication", "transport"} {
 		if !IsPluginName(l.getText(key)) {
 			refuse(ErrBadValue, key, "a plugin's name has lower case letters, digits and underscores")
 		}

@@ -117,6 +117,8 @@ func TestParseValues(t *testing.T) {
 		{Key{Type: Float}, "0.8", 0.8}, {Key{Type: Float}, "NaN", nil}, {Key{Type: Float}, "1e999", nil},
 		{Key{Type: Addresses}, "a:1; b:2 ;", []string{"a:1", "b:2"}}, {Key{Type: Addresses}, "a:1;a:1", nil}, {Key{Type: Addresses}, "http://x:1", nil}, {Key{Type: Addresses}, "a", nil}, {Key{Type: Addresses}, ";", nil},
 		{Key{Type: Addresses}, "a:1,b:2", nil},
+		{Key{Type: Listeners}, "acme://sub.ject; b_2://:1;", []string{"acme://sub.ject", "b_2://:1"}}, {Key{Type: Listeners}, "a://:1;a://:1", nil}, {Key{Type: Listeners}, "a", nil},
+		{Key{Type: Listeners}, "a://", nil}, {Key{Type: Listeners}, "://:1", nil}, {Key{Type: Listeners}, "A://:1", nil}, {Key{Type: Listeners}, "a:1", nil},
 		{Key{Type: Delays}, "1s  5m\t2h 1d", "1s 5m 2h 1d"}, {Key{Type: Delays}, "0s", nil}, {Key{Type: Delays}, "5", nil}, {Key{Type: Delays}, "1s,2s", nil},
 		{Key{Type: Address}, "[::1]:80", "[::1]:80"}, {Key{Type: Address}, "::1:80", nil}, {Key{Type: Address}, "a:080", nil}, {Key{Type: Address}, "a b:80", nil}, {Key{Type: Address}, "off", nil},
 		{Key{Type: Address, Words: []string{wordOff}}, "OFF", "off"}, {Key{Type: Address, Words: []string{wordHost}}, "fd00::1", "fd00::1"}, {Key{Type: Address, Words: []string{wordHost}}, ":80", nil},

@@ -58,7 +58,7 @@ func flagType(k Key) string {
 		return "bool"
 	case Path:
 		return "path"
-	case Address, Addresses:
+	case Address, Addresses, Listeners:
 		return "address"
 	default:
 		return "text"

@@ -24,11 +24,12 @@ const (
 	Addresses             // addresses separated by semicolons, or a list [[]string]
 	Delays                // steps such as "1s 5s 10m", separated by blanks [string]
 	Float                 // a decimal number [float64]
+	Listeners             // TRANSPORT://ADDRESS separated by semicolons, or a list [[]string]
 )
 
 // String is the type's name in the reference page.
 func (t Type) String() string {
-	names := [...]string{"bool", "int", "size", "duration", "text", "enum", "path", "address", "addresses", "delays", "float"}
+	names := [...]string{"bool", "int", "size", "duration", "text", "enum", "path", "address", "addresses", "delays", "float", "listeners"}
 	if int(t) < len(names) {
 		return names[t]
 	}
@@ -143,6 +144,8 @@ func (k Key) AllowedText() string {
 		return "HOST:PORT, :PORT or [IPV6]:PORT with a port from 0 to 65535"
 	case Addresses:
 		return "HOST:PORT addresses separated by semicolons"
+	case Listeners:
+		return "TRANSPORT://ADDRESS separated by semicolons, with the name of a transport plugin and an address of its kind, as in remoting://:10921"
 	case Delays:
 		return "up to 64 steps separated by blanks, each a number with s, m, h or d, as in 1s 5s 10m 2h"
 	default:

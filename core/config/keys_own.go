@@ -24,6 +24,8 @@ func networkKeys() []Key {
 	const g = GroupNetwork
 	return []Key{
 		{Name: "listen", Group: g, Type: Address, Default: ":10911", Applies: Standalone, Flag: "listen", Desc: "Address on which the broker accepts clients. Without a host: every interface. For a name server alone it means namesrvListen."},
+		{Name: "transport", Group: g, Type: Text, Default: "remoting", Applies: Standalone, Flag: "transport", Desc: "Name of the transport plugin of the client port (listen) and of a name server's (namesrvListen). The broker reaches name servers and other brokers through it, so all of a cluster have the same; it must have facet Dialer for that."},
+		{Name: "moreListeners", Group: g, Type: Listeners, Empty: true, Applies: Broker, Desc: "Listeners beside the client port, each with its transport plugin, as in remoting://:10921 (TRANSPORT://ADDRESS). Clients learn of the client port alone from name servers. A transport that fails leaves the others as they are."},
 		{Name: "listenPort", Group: g, Type: Int, Min: 1, Max: 65535, Default: "10911", Applies: Standalone, Sets: "listen", Desc: "RocketMQ's way to set the port of listen (in namesrv.conf: of namesrvListen)."},
 		{Name: "bindAddress", Group: g, Type: Text, Default: "0.0.0.0", Applies: Standalone, Sets: "listen", Desc: "RocketMQ's way to set the host of listen (of namesrvListen for a name server)."},
 		{Name: "advertise", Group: g, Type: Address, Words: []string{wordHost}, Empty: true, Applies: Broker, Flag: "advertise", Desc: "Address that clients are told to use. Empty: the listen address when it is a specific one, else the first suitable address of the machine. Never a wildcard; loopback only in development mode or when the broker listens on loopback."},

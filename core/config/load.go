@@ -361,7 +361,7 @@ func (l *loader) text(k Key, e entry) (string, bool) {
 	case string:
 		return v, true
 	case []any:
-		if k.Type != Addresses && k.Type != Delays {
+		if !k.list() && k.Type != Delays {
 			break
 		}
 		parts := make([]string, 0, len(v))

@@ -74,13 +74,13 @@ func TestFileChoice(t *testing.T) {
 func TestForms(t *testing.T) {
 	forms := map[string]string{
 		"c.yaml": "# c\nlisten: 10.0.0.1:20911\nautoCreateTopicEnable: FALSE\nmappedFileSizeCommitLog: 64MiB\nflushIntervalCommitLog: 2s\n" +
-			"namesrvAddr:\n  - a:9876\n  - '[::1]:9876'\nstorePathCommitLog: /a b/c\nmessageDelayLevel: 1s 5s\n" +
+			"namesrvAddr:\n  - a:9876\n  - '[::1]:9876'\nmoreListeners: ['acme://a b', remoting://:0]\nstorePathCommitLog: /a b/c\nmessageDelayLevel: 1s 5s\n" +
 			"plugins:\n  storage:\n    commitlog:\n      process: true\n      depth: 7\n      name: '8'\n      list: [1, x]\n",
 		"c.toml": "listen = '10.0.0.1:20911'\nautoCreateTopicEnable = false\nmappedFileSizeCommitLog = 67_108_864\nflushIntervalCommitLog = 2000\n" +
-			"namesrvAddr = [\n 'a:9876', # one\n \"[::1]:9876\"]\nstorePathCommitLog = \"/a b/c\"\nmessageDelayLevel = '1s 5s'\n" +
+			"namesrvAddr = [\n 'a:9876', # one\n \"[::1]:9876\"]\nmoreListeners = ['acme://a b', 'remoting://:0']\nstorePathCommitLog = \"/a b/c\"\nmessageDelayLevel = '1s 5s'\n" +
 			"[plugins.storage]\ncommitlog = { process = true, depth = 7, name = '8', list = [1, 'x'] }\n",
 		"c.conf": "listen=10.0.0.1:20911\nautoCreateTopicEnable=false\nmappedFileSizeCommitLog=67108864\nflushIntervalCommitLog=2000\n" +
-			"namesrvAddr=a:9876;[::1]:9876\nstorePathCommitLog = /a b/c\nmessageDelayLevel=1s 5s\n" +
+			"namesrvAddr=a:9876;[::1]:9876\nmoreListeners = acme://a b; remoting://:0;\nstorePathCommitLog = /a b/c\nmessageDelayLevel=1s 5s\n" +
 			"plugins.storage.commitlog.process=true\nplugins.storage.commitlog.depth=7\nplugins.storage.commitlog.name=\"8\"\n",
 	}
 	for name, text := range forms {
@@ -92,6 +92,8 @@ func TestForms(t *testing.T) {
 		require.EqualValues(t, 64<<20, c.Store.SegmentSize, name)
 		require.Equal(t, 2*time.Second, c.Store.FlushInterval, name)
 		require.Equal(t, []string{"a:9876", "[::1]:9876"}, c.Broker.NamesrvAddrs, name)
+		require.Equal(t, []ListenerConfig{{"acme", "a b"}, {"remoting", ":0"}}, c.Network.More(), name)
+		require.Equal(t, []string{"remoting", "acme"}, c.Network.Transports(), name)
 		require.Equal(t, "/a b/c", c.Store.CommitLogDir, name)
 		require.Equal(t, "1s 5s", c.Store.MessageDelayLevel, name)
 		require.Equal(t, map[string]any{"storePathCommitLog": "/a b/c"}, c.StoreRaw(), name)

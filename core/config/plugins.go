@@ -283,6 +283,9 @@ func (c *Config) PluginError(kind, name string, err error) error {
 		return err // it is known better
 	}
 	key, longest := kind, 0 // names contain each other
+	if kind == "transport" && name != c.Network.Transport {
+		key = "moreListeners"
+	}
 	if p, ok := c.Programs[kind+"."+name]; ok {
 		key = p.Key(fieldPath)
 	}

@@ -31,6 +31,11 @@ func TestPluginError(t *testing.T) {
 		require.ErrorIs(t, err, cause)
 		require.EqualError(t, err, p.Source.String()+": "+text)
 	}
+	file = write(t, "broker.yaml", "transport: acme\nmoreListeners: [mine://:1]\n")
+	l, err = Load(Options{Mode: Broker, File: file})
+	require.NoError(t, err)
+	require.ErrorContains(t, l.Config.PluginError("transport", "acme", errors.New("x")), "broker.yaml:1: x")
+	require.ErrorContains(t, l.Config.PluginError("transport", "mine", errors.New("x")), "broker.yaml:2: x")
 	require.NoError(t, l.Config.PluginError("storage", "commitlog", nil))
 	cause := errors.New("x")
 	require.Equal(t, cause, (&Config{}).PluginError("storage", "commitlog", cause), "nothing is known of places")

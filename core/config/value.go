@@ -22,7 +22,7 @@ func (k Key) parse(text string) (any, error) {
 		return nil, err
 	}
 	if text == "" {
-		if k.Empty || k.Status != Honoured && (k.Type == Text || k.Type == Path || k.Type == Addresses) {
+		if k.Empty || k.Status != Honoured && (k.Type == Text || k.Type == Path || k.list()) {
 			return k.emptyValue(), nil
 		}
 		return nil, fmt.Errorf("the value is missing; allowed is %s", k.AllowedText())
@@ -59,6 +59,8 @@ func (k Key) parse(text string) (any, error) {
 		return k.parseAddress(text)
 	case Addresses:
 		return k.parseAddresses(text)
+	case Listeners:
+		return k.parseListeners(text)
 	case Delays:
 		return parseDelays(text)
 	default:
@@ -67,11 +69,14 @@ func (k Key) parse(text string) (any, error) {
 }
 
 func (k Key) emptyValue() any {
-	if k.Type == Addresses {
+	if k.list() {
 		return []string{}
 	}
 	return ""
 }
+
+// list tells whether values are lists of texts.
+func (k Key) list() bool { return k.Type == Addresses || k.Type == Listeners }
 
 func checkText(text string) error {
 	if !utf8.ValidString(text) {
@@ -230,6 +235,30 @@ func (k Key) parseAddresses(text string) (any, error) {
 	}
 	if len(out) == 0 && !k.Empty {
 		return nil, fmt.Errorf("allowed is %s", k.AllowedText())
+	}
+	return out, nil
+}
+
+// betweenListener separates a transport from its address.
+const betweenListener = "://"
+
+func (k Key) parseListeners(text string) (any, error) {
+	out := []string{}
+	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' }) {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		name, address, ok := strings.Cut(part, betweenListener)
+		switch {
+		case !ok || address == "":
+			return nil, fmt.Errorf("%q is not of the form TRANSPORT://ADDRESS; allowed is %s", part, k.AllowedText())
+		case !IsPluginName(name):
+			return nil, fmt.Errorf("%q: %q is not a plugin's name: lower case letters, digits and underscores", part, name)
+		case slices.Contains(out, part):
+			return nil, fmt.Errorf("%q is in the list twice", part)
+		}
+		out = append(out, part)
 	}
 	return out, nil
 }

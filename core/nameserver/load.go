@@ -14,15 +14,15 @@ import (
 // would use what it says to it, without opening anything, as a start does.
 func CheckPlugins(ctx context.Context, c *config.Config, p *wiring.Plugins) error {
 	const kind = "transport"
-	n := NewDefaultConfig()
-	f, err := p.Transport.Lookup(n.Transport)
+	name := c.Network.Transport
+	f, err := p.Transport.Lookup(name)
 	if err == nil {
 		var raw plugin.Raw
-		if raw, err = c.PluginRaw(kind, n.Transport); err == nil {
+		if raw, err = c.PluginRaw(kind, name); err == nil {
 			_, err = f.Describe(ctx, raw)
 		}
 	}
-	return c.PluginError(kind, n.Transport, err)
+	return c.PluginError(kind, name, err)
 }
 
 // FromConfig picks what a name server needs of a process's configuration. lim
@@ -30,6 +30,7 @@ func CheckPlugins(ctx context.Context, c *config.Config, p *wiring.Plugins) erro
 func FromConfig(c *config.Config, lim transport.Limits) (Config, error) {
 	n := NewDefaultConfig()
 	n.Dir = filepath.Join(c.Node.Data, "namesrv")
+	n.Transport = c.Network.Transport
 	n.Listen.Address = c.Namesrv.Listen
 	n.Listen.Limits = lim
 	n.ScanInterval = c.Namesrv.ScanNotActiveBrokerInterval

@@ -17,6 +17,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/replication/replicationtest"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
 	"github.com/hardpointmq/hardpoint/core/storage/storekit"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
@@ -69,12 +70,11 @@ func TestBodiesCross(t *testing.T) {
 	require.True(t, rewind)
 }
 
-func seeds(f *testing.F) {
-	f.Helper()
-	var all []byte
+// seedFrames has one frame of each kind at least.
+func seedFrames() [][]byte {
+	var all [][]byte
 	add := func(k data.Kind, id uint64, fill func([]byte) []byte) {
-		f.Add(frame(nil, k, id, 0, fill))
-		all = frame(all, k, id, 0, fill)
+		all = append(all, frame(nil, k, id, 0, fill))
 	}
 	role := replication.Role{Kind: replication.RoleLeader, Term: 1}
 	add(kindOpened, 0, func(b []byte) []byte { return putOpened(b, &opened{term: 1, segment: fuzzSegment}) })
@@ -94,6 +94,12 @@ func seeds(f *testing.F) {
 	add(kindMoved, 0, func(b []byte) []byte { return putMoved(b, &moved{tail: 5}) })
 	add(kindFreed, 1, func(b []byte) []byte { return data.PutUint(b, 0) })
 	add(kindStatus, 0, func(b []byte) []byte { return putStatus(b, &replication.Status{Role: role}) })
+	add(kindGone, 6, nil)
+	add(kindCancel, 6, nil)
+	add(kindReopened, 7, nil)
+	lender := storagewire.NewLender(storagetest.Nop{}, slog.New(slog.DiscardHandler))
+	add(kindStart, 8, func(b []byte) []byte { return putState(b, lender.State()) })
+	add(kindState, 0, func(b []byte) []byte { return putState(b, lender.State()) })
 	p := fuzzPending()
 	var w data.TopicWriter
 	body := append(data.PutBatch(nil, &w, &storage.Batch{Buf: p.Buf, Units: p.Units, Keys: p.Keys, Groups: p.Groups}), p.Buf...)
@@ -103,13 +109,50 @@ func seeds(f *testing.F) {
 	add(kindMembers, 11, func(b []byte) []byte { return putChange(b, &change{op: resign}) })
 	add(kindForget, 0, func(b []byte) []byte { return putQueue(b, message.Queue{Topic: "T"}) })
 	add(kindCancel, 10, nil)
-	add(kindLogDone, 2, func(b []byte) []byte {
-		return data.PutFailure(storagewire.NewLender(storagetest.Nop{}, slog.New(slog.DiscardHandler)).AppendMarks(b), storage.ErrFull)
-	})
+	add(kindLogDone, 2, func(b []byte) []byte { return data.PutFailure(lender.AppendMarks(b), storage.ErrFull) })
 	add(kindRoleDone, 1, func(b []byte) []byte { return data.PutFailure(b, errors.New("no")) })
 	add(kindShutdown, 12, nil)
-	f.Add(all)
+	return all
 }
+
+// seeds adds each frame alone and all of them in a row.
+func seeds(f *testing.F) {
+	f.Helper()
+	all := seedFrames()
+	for _, b := range all {
+		f.Add(b)
+	}
+	f.Add(bytes.Join(all, nil))
+}
+
+// A kind that is added gets a seed.
+func TestSeedsHaveAllKinds(t *testing.T) {
+	seen := map[data.Kind]bool{}
+	for _, b := range seedFrames() {
+		h, _, err := data.NewReader(bytes.NewReader(b), kindLast).Next()
+		require.NoError(t, err)
+		seen[h.Kind] = true
+	}
+	for k := data.Kind(1); k <= kindLast; k++ {
+		require.True(t, seen[k], "kind %d", k)
+	}
+}
+
+// leaving is a store with facet Reopener: it never goes, and is always back.
+type leaving struct{ storagemw.Base }
+
+// Capabilities implements storage.Store.
+func (s leaving) Capabilities() storage.Capabilities {
+	c := s.Store.Capabilities()
+	c.Reopener = s
+	return c
+}
+
+// Gone implements storage.Reopener.
+func (leaving) Gone(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+
+// Reopened implements storage.Reopener.
+func (leaving) Reopened(context.Context) error { return nil }
 
 const fuzzSegment = 64 << 10
 
@@ -165,7 +208,8 @@ func FuzzHost(f *testing.F) {
 		require.NoError(t, store.Start(t.Context()))
 		settings := plugin.Settings{Name: "fuzz", Logger: slog.New(slog.DiscardHandler)}.WithDefaults()
 		seq := storage.NewSequencer(nil)
-		r := newReplicator(&host{name: "fuzz"}, replication.Params{Settings: settings, Store: store, Sequencer: seq}, nil, nil)
+		lent := leaving{storagemw.Base{Store: store}}
+		r := newReplicator(&host{name: "fuzz"}, replication.Params{Settings: settings, Store: lent, Sequencer: seq}, nil, nil)
 		r.phase = phaseRunning
 		conn := newDeaf()
 		s := &session{
@@ -175,7 +219,7 @@ func FuzzHost(f *testing.F) {
 		s.proc = here{gone: make(chan struct{})}
 		s.send.Conn = conn
 		s.ctx, s.cancel = context.WithCancel(t.Context())
-		s.lender = storagewire.NewLender(store, settings.Logger)
+		s.lender = storagewire.NewLender(lent, settings.Logger)
 		r.cur = s
 		var sink counter
 		x := fuzzPending()
@@ -208,7 +252,7 @@ func FuzzPlugin(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		i := newInstance()
 		i.logger, i.clock = slog.New(slog.DiscardHandler), plugin.SystemClock{}
-		i.store.caps.RawLog = i.store
+		i.store.caps.RawLog, i.store.caps.Reopener = i.store, reopener{i}
 		i.out.conn = newDeaf()
 		i.seq = storage.NewSequencer(nil)
 		i.seq.Watch(i)

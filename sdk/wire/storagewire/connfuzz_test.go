@@ -68,6 +68,8 @@ func FuzzPluginSide(f *testing.F) {
 	f.Add(append(frame(kindRead, 1, putReadRequest(nil, &storage.ReadRequest{Queue: message.Queue{Topic: "T"}})), frame(kindCancel, 1, nil)...))
 	f.Add(append(frame(kindGet, 1, putPositions(nil, []message.Position{1})), frame(kindSync, 2, data.PutInt(nil, message.Position(1)))...))
 	f.Add(frame(kindReadLog, 1, data.PutInt(data.PutInt(nil, message.Position(1)), int64(1<<40))))
+	f.Add(append(frame(kindTruncate, 1, data.PutInt(nil, message.Position(0))), frame(kindExpire, 2, data.PutInt(nil, message.Position(5)))...))
+	f.Add(frame(kindOffsets, 1, putQueries(nil, []storage.OffsetQuery{{Queue: message.Queue{Topic: "T"}}})))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		for _, serve := range []func(*instance) error{(*instance).serveLog, (*instance).serveRead} {
 			i := newInstance()
