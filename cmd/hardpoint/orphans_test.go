@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/internal/bench"
 	"github.com/hardpointmq/hardpoint/internal/hosttest"
 )
@@ -55,12 +57,91 @@ func sockets(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// withPlugins is a broker whose store, allocator and transport are processes.
+// withPlugins is a broker whose store, allocator, transport and replicator are
+// processes. That of the allocator runs when a group asks for its queues.
 func withPlugins() []string {
 	return []string{
 		"--storage", "pebble", "--storage-process",
 		"--set", "plugins.allocate.averagely.process=true",
 		"--set", "plugins.transport.remoting.process=true",
+		"--set", "plugins.replication.solo.process=true",
+	}
+}
+
+// allPlugins are the processes of a broker withPlugins when all of them run.
+func allPlugins(t *testing.T, s *server) (pids []int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		pids = hosttest.Children(t, s.cmd.Process.Pid)
+		return len(pids) == 4
+	}, patience, 10*time.Millisecond, "%s", s.text())
+	return pids
+}
+
+// member is a client of a consumer group that lets the broker share the queues.
+type member struct {
+	t      *testing.T
+	conn   net.Conn
+	id     string
+	opaque int32
+}
+
+// join connects a member and waits until an allocator has given it so many queues.
+func join(t *testing.T, s *server, id string, queues int) *member {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.addr("broker"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	m := &member{t: t, conn: conn, id: id}
+	m.call(command.ReqHeartBeat, command.HeartbeatData{ClientID: id, ConsumerDataSet: []command.ConsumerData{{
+		GroupName: "G", ConsumeType: command.ConsumePassively, MessageModel: command.Clustering, ConsumeFromWhere: command.ConsumeFromLastOffset,
+		SubscriptionDataSet: []command.SubscriptionData{{Topic: "T", SubString: "*", SubVersion: 1}},
+	}}})
+	m.await(queues)
+	return m
+}
+
+// await asks for its queues until it has so many: an allocator that takes long is
+// asked again by the broker.
+func (m *member) await(queues int) {
+	m.t.Helper()
+	require.Eventually(m.t, func() bool {
+		var out command.QueryAssignmentResponse
+		require.NoError(m.t, command.DecodeBody(m.call(command.ReqQueryAssignment, command.QueryAssignmentBody{
+			ClientID: m.id, ConsumerGroup: "G", MessageModel: command.Clustering, StrategyName: "AVG", Topic: "T",
+		}), &out))
+		return len(out.Assignments) == queues
+	}, patience, 10*time.Millisecond, "%s does not get %d queues", m.id, queues)
+}
+
+func (m *member) call(code int32, v any) []byte {
+	m.t.Helper()
+	body, err := command.EncodeBody(v)
+	require.NoError(m.t, err)
+	m.opaque++
+	w := command.Begin(nil, command.JSON, code, m.opaque, 0)
+	require.NoError(m.t, m.conn.SetDeadline(time.Now().Add(patience)))
+	_, err = m.conn.Write(append(w.End(len(body)), body...))
+	require.NoError(m.t, err)
+	var in []byte
+	var frames []command.Frame
+	for {
+		var used int
+		frames, used, _, err = command.Split(in, frames[:0], command.Limits{})
+		require.NoError(m.t, err)
+		in = in[used:]
+		for i := range frames {
+			var h command.Header
+			require.NoError(m.t, h.Decode(&frames[i]))
+			if h.IsResponse() && h.Opaque == m.opaque {
+				require.Equal(m.t, command.RespSuccess, h.Code, "%s", h.Remark())
+				return frames[i].Body
+			}
+		}
+		b := make([]byte, 64<<10)
+		n, err := m.conn.Read(b)
+		require.NoError(m.t, err)
+		in = append(in, b[:n]...)
 	}
 }
 
@@ -77,21 +158,25 @@ func noneLeft(t *testing.T, pids []int, tmp string) {
 	require.Empty(t, sockets(t, tmp), "sockets are left behind")
 }
 
-// TestHostKilled kills the broker: its plugins end with it, no socket is left, and
-// the next start opens the store at once.
+// TestHostKilled kills the broker, with plugins of every kind at work: they end with
+// it, no socket is left, and the next start opens the store at once.
 func TestHostKilled(t *testing.T) {
 	dir, tmp := t.TempDir(), shortTemp(t)
 	sent := 0
 	for range rounds() {
 		s := standalone(t, dir, withPlugins()...)
 		require.NotContains(t, s.text(), "somebody holds the lock")
-		pids := hosttest.Children(t, s.cmd.Process.Pid)
-		require.NotEmpty(t, pids)
 		var r bench.Result
 		tool(t, &r, "bench", "produce", "--namesrv", s.addr("namesrv"), "--topic", "T", "--count", "20", "--size", "100")
 		require.EqualValues(t, 20, r.Messages)
 		sent += 20
 		verify(t, s, sent)
+		// A group of two, for which the allocator works; in the rounds after the
+		// first it begins with what the broker remembers.
+		anna := join(t, s, "anna", 4)
+		join(t, s, "ben", 2)
+		anna.await(2)
+		pids := allPlugins(t, s)
 		require.Equal(t, -1, s.signal(t, syscall.SIGKILL))
 		noneLeft(t, pids, tmp)
 	}
