@@ -134,6 +134,15 @@ func (p *Pair) Acquire(context.Context, *slog.Logger) (wire.Process, error) { re
 // Conn implements wire.Process.
 func (p *Pair) Conn() grpc.ClientConnInterface { return p.conn }
 
+// Knows implements wire.Process.
+func (p *Pair) Knows(ctx context.Context, methods []string) error {
+	lacks, err := wire.Lacking(ctx, p.conn, methods)
+	if err == nil && len(lacks) > 0 {
+		err = fmt.Errorf("%w: it lacks %q", plugin.ErrUnavailable, lacks)
+	}
+	return err
+}
+
 // Gone implements wire.Process.
 func (p *Pair) Gone() <-chan struct{} { return p.gone }
 

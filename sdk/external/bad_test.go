@@ -5,10 +5,12 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,13 +26,17 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 	"github.com/hardpointmq/hardpoint/sdk/external"
 	"github.com/hardpointmq/hardpoint/sdk/serve"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/pluginpb"
+	"github.com/hardpointmq/hardpoint/sdk/wire/replicationwire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
+	"github.com/hardpointmq/hardpoint/sdk/wire/transportwire"
 )
 
 // badPlugins are roles of this binary: plugins as they should not be.
@@ -74,9 +80,16 @@ func badPlugins() map[string]func() {
 			serve.Main(plugins())
 		},
 		"no_plugin_service": func() { serveRaw(func(grpc.ServiceRegistrar) {}) },
-		"old_storage": func() {
+		"lacks": func() {
 			serveRaw(func(r grpc.ServiceRegistrar) {
-				wire.Register(r, nil, oldStorage{storagewire.NewServer(nil, memory.NewFactory())})
+				wire.Register(without{r, os.Getenv(lacksEnv)}, nil,
+					storagewire.NewServer(nil, memory.NewFactory(), nothing()), allocatewire.NewServer(nil, allocators()...),
+					transportwire.NewServer(nil, transports()...), replicationwire.NewServer(nil, solo.NewFactory()))
+			})
+		},
+		"stub": func() {
+			serveRaw(func(r grpc.ServiceRegistrar) {
+				wire.Register(r, nil, stub{storagewire.NewServer(nil, memory.NewFactory())})
 			})
 		},
 		"panics_later": func() {
@@ -147,11 +160,30 @@ func slowHealth(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc
 	return h(ctx, req)
 }
 
-// oldStorage lacks a method that this host calls.
-type oldStorage struct{ *storagewire.Server }
+// lacksEnv names a method that role "lacks" does not have.
+const lacksEnv = "HARDPOINT_TEST_LACKS"
 
-func (o oldStorage) Register(r grpc.ServiceRegistrar) {
-	storagepb.RegisterStorageServer(r, storagepb.UnimplementedStorageServer{})
+// without registers services as if one method were not in their protos.
+type without struct {
+	grpc.ServiceRegistrar
+	method string
+}
+
+func (w without) RegisterService(d *grpc.ServiceDesc, impl any) {
+	less := *d
+	less.Methods = slices.DeleteFunc(slices.Clone(d.Methods), func(m grpc.MethodDesc) bool {
+		return "/"+d.ServiceName+"/"+m.MethodName == w.method
+	})
+	w.ServiceRegistrar.RegisterService(&less, impl)
+}
+
+// stub has a method that its author left as it was generated.
+type stub struct{ *storagewire.Server }
+
+func (s stub) Register(r grpc.ServiceRegistrar) { storagepb.RegisterStorageServer(r, s) }
+
+func (stub) Shutdown(ctx context.Context, r *storagepb.ShutdownRequest) (*storagepb.ShutdownResponse, error) {
+	return storagepb.UnimplementedStorageServer{}.Shutdown(ctx, r)
 }
 
 type panics struct {
@@ -286,13 +318,54 @@ func TestOddPlugins(t *testing.T) {
 	}
 }
 
+// TestMissingMethod: what a plugin lacks of what a host calls is found before it is
+// used, and said with the file, the method and what to do.
 func TestMissingMethod(t *testing.T) {
-	f := factory(t, memory.Name, "old_storage")
-	_, err := f.Build(t.Context(), params(t.TempDir(), storage.Events{}), nil)
-	require.ErrorIs(t, err, plugin.ErrUnavailable)
-	for _, want := range []string{"does not know a call of this host", "build both from the same version", "/hardpoint.storage.v1.Storage/Probe", command(t, "").Path} {
-		require.ErrorContains(t, err, want)
+	self := command(t, "").Path
+	lacks := func(t *testing.T, name, method string, d describer) {
+		t.Helper()
+		_, err := d.Describe(t.Context(), nil)
+		require.ErrorIs(t, err, plugin.ErrUnavailable)
+		for _, want := range []string{self, fmt.Sprintf("%q", name), "lacks what this host calls: " + method + ";", "build it with the SDK of this host's version"} {
+			require.ErrorContains(t, err, want)
+		}
+		require.NotErrorIs(t, err, plugin.ErrConfig)
 	}
+	o := external.Options{Linger: -1}
+	for _, kind := range []struct {
+		name     string
+		contract *wire.Contract
+		factory  func(external.Command) describer
+	}{
+		{memory.Name, storagewire.Contract(), func(c external.Command) describer { return external.Storage(memory.Name, c, o) }},
+		{"sticky", allocatewire.Contract(), func(c external.Command) describer { return external.Allocate("sticky", c, o) }},
+		{"remoting", transportwire.Contract(), func(c external.Command) describer { return external.Transport("remoting", c, o) }},
+		{solo.Name, replicationwire.Contract(), func(c external.Command) describer { return external.Replication(solo.Name, c, o) }},
+	} {
+		methods := append(slices.Clone(kind.contract.Methods), slices.Collect(maps.Values(kind.contract.OfFacet))...)
+		require.NotEmpty(t, methods)
+		for _, m := range methods {
+			t.Run(strings.TrimPrefix(m, "/hardpoint."), func(t *testing.T) {
+				lacks(t, kind.name, m, kind.factory(command(t, "lacks", lacksEnv+"="+m)))
+			})
+		}
+	}
+	t.Run("a stub", func(t *testing.T) {
+		f := factory(t, memory.Name, "stub")
+		lacks(t, memory.Name, storagepb.Storage_Shutdown_FullMethodName, f)
+		_, err := f.Build(t.Context(), params(t.TempDir(), storage.Events{}), nil)
+		require.ErrorContains(t, err, "lacks what this host calls")
+	})
+	t.Run("of a facet that it does not offer", func(t *testing.T) {
+		f := external.Storage("nothing", command(t, "lacks", lacksEnv+"="+storagepb.Storage_Find_FullMethodName), o)
+		_, err := f.Describe(t.Context(), nil)
+		require.NoError(t, err)
+	})
+}
+
+// describer is a factory of any kind.
+type describer interface {
+	Describe(ctx context.Context, raw plugin.Raw) (plugin.Description, error)
 }
 
 // TestGarbageOnTheDataSocket: it counts as a death of the plugin, which is named.

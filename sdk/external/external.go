@@ -105,20 +105,20 @@ type Breaker struct {
 // Storage makes a factory of a storage plugin in a process; name selects one of
 // those that the process serves, and is the factory's name.
 func Storage(name string, cmd Command, o Options) storage.Factory {
-	return host(wire.Storage, storage.Contract, name, cmd, o, storagewire.NewFactory)
+	return host(storagewire.Contract(), name, cmd, o, storagewire.NewFactory)
 }
 
 // Allocate makes a factory of an allocator in a process, as [Storage] does of a
 // store. Its allocators hold the process until allocate.Close.
 func Allocate(name string, cmd Command, o Options) allocate.Factory {
-	return host(wire.Allocate, allocate.Contract, name, cmd, o, allocatewire.NewFactory)
+	return host(allocatewire.Contract(), name, cmd, o, allocatewire.NewFactory)
 }
 
 // Transport makes a factory of a transport in a process, as [Storage] does of a
 // store. A process that is gone is started again, and its listeners serve their
 // addresses again.
 func Transport(name string, cmd Command, o Options) transport.Factory {
-	return host(wire.Transport, transport.Contract, name, cmd, o, transportwire.NewFactory)
+	return host(transportwire.Contract(), name, cmd, o, transportwire.NewFactory)
 }
 
 // Replication makes a factory of a replication plugin in a process, as [Storage] does
@@ -126,12 +126,12 @@ func Transport(name string, cmd Command, o Options) transport.Factory {
 // its process dies the broker is read-only until it is back: it is started again by
 // itself.
 func Replication(name string, cmd Command, o Options) replication.Factory {
-	return host(wire.Replication, replication.Contract, name, cmd, o, replicationwire.NewFactory)
+	return host(replicationwire.Contract(), name, cmd, o, replicationwire.NewFactory)
 }
 
 // host makes a factory of any kind, with a launcher of its own.
-func host[P, T any](kind, contract, name string, cmd Command, o Options, newFactory func(string, wire.Launcher) plugin.Factory[P, T]) plugin.Factory[P, T] {
-	l := newLauncher(kind, contract, name, cmd, o)
+func host[P, T any](c *wire.Contract, name string, cmd Command, o Options, newFactory func(string, wire.Launcher) plugin.Factory[P, T]) plugin.Factory[P, T] {
+	l := newLauncher(c, name, cmd, o)
 	if o.Replacer != nil {
 		o.Replacer.add(l)
 	}

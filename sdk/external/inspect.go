@@ -24,7 +24,7 @@ type Served struct{ Kind, Name string }
 // plugin.ErrUnavailable and say why it did not start.
 func Inspect(ctx context.Context, cmd Command, o Options) (*Inspection, error) {
 	o.Linger = -1
-	l := newLauncher("", "", filepath.Base(cmd.Path), cmd, o)
+	l := newLauncher(&wire.Contract{}, filepath.Base(cmd.Path), cmd, o)
 	acquired, err := l.Acquire(ctx, nil)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,10 +26,11 @@ import (
 
 // launcher owns the process of one factory.
 type launcher struct {
-	kind, name, contract string
-	o                    Options
-	m                    *meters
-	turn                 chan struct{} // holds a token while a process is launched
+	contract *wire.Contract
+	name     string
+	o        Options
+	m        *meters
+	turn     chan struct{} // holds a token while a process is launched
 
 	mu   sync.Mutex
 	cmd  Command // of the next process
@@ -39,8 +41,8 @@ type launcher struct {
 	described plugin.Raw   // the last configuration that was checked
 }
 
-func newLauncher(kind, contract, name string, cmd Command, o Options) *launcher {
-	l := &launcher{kind: kind, name: name, contract: contract, cmd: cmd, o: o.withDefaults(), turn: make(chan struct{}, 1)}
+func newLauncher(c *wire.Contract, name string, cmd Command, o Options) *launcher {
+	l := &launcher{contract: c, name: name, cmd: cmd, o: o.withDefaults(), turn: make(chan struct{}, 1)}
 	l.hist = newHistory(&l.o)
 	l.m = newMeters(l)
 	return l
@@ -58,6 +60,7 @@ type process struct {
 	watched chan struct{} // closed when its end is noted
 	once    sync.Once     // of end
 	mute    atomic.Bool   // it tells no metrics
+	methods methods
 
 	// under launcher.mu
 	users  int
@@ -307,6 +310,39 @@ func shown(hand string) string {
 
 // Conn implements wire.Process.
 func (p *process) Conn() grpc.ClientConnInterface { return p.conn }
+
+// methods are what is known of those of a process.
+type methods struct {
+	sync.Mutex                 // held while it is asked
+	has        map[string]bool // of those that were asked for
+}
+
+// Knows implements wire.Process.
+func (p *process) Knows(ctx context.Context, all []string) error {
+	m := &p.methods
+	m.Lock()
+	defer m.Unlock()
+	ask := slices.DeleteFunc(slices.Clone(all), func(one string) bool {
+		_, asked := m.has[one]
+		return asked
+	})
+	lacks, err := wire.Lacking(ctx, p.conn, ask)
+	if err != nil {
+		return err
+	}
+	if m.has == nil {
+		m.has = map[string]bool{}
+	}
+	for _, one := range ask {
+		m.has[one] = !slices.Contains(lacks, one)
+	}
+	lacks = slices.DeleteFunc(slices.Clone(all), func(one string) bool { return m.has[one] })
+	if len(lacks) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: the program %s of plugin %q lacks what this host calls: %s; build it with the SDK of this host's version, or, in another language, serve every method of its protos",
+		plugin.ErrUnavailable, p.cmd.Path, p.l.name, strings.Join(lacks, ", "))
+}
 
 // Gone implements wire.Process.
 func (p *process) Gone() <-chan struct{} { return p.run.exited }

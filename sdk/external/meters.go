@@ -99,8 +99,11 @@ func (p *process) dialOptions() []grpc.DialOption {
 
 func (p *process) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	m := p.l.m.of(method)
-	if m == nil {
+	switch {
+	case m == nil:
 		return invoke(ctx, method, req, reply, conn, opts...)
+	case wire.IsAsking(opts): // it is no call of the plugin
+		return p.explain(ctx, method, invoke(ctx, method, req, reply, conn, opts...))
 	}
 	m.calls.Add(1)
 	clock := p.l.o.Clock

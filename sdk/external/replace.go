@@ -52,7 +52,7 @@ func (r *Replacer) Replace(ctx context.Context, cmd Command) error {
 			for _, p := range next {
 				p.end()
 			}
-			return fmt.Errorf("%s plugin %q is not replaced: %w", l.kind, l.name, err)
+			return fmt.Errorf("%s plugin %q is not replaced: %w", l.contract.Kind, l.name, err)
 		}
 		next = append(next, p)
 	}
@@ -84,7 +84,7 @@ func (l *launcher) candidate(ctx context.Context, cmd Command) (*process, error)
 	ctx, cancel := context.WithTimeout(ctx, l.o.StartTimeout)
 	defer cancel()
 	for _, raw := range configs {
-		if _, err := wire.Describe(ctx, candidate{p}, log, l.kind, l.name, l.contract, raw); err != nil {
+		if _, err := wire.Describe(ctx, candidate{p}, log, l.contract, l.name, raw); err != nil {
 			if !p.run.alive() {
 				err = p.Cause()
 			}

@@ -24,6 +24,10 @@ type Process interface {
 	// Conn is the control connection; the services of all kinds that the process
 	// serves are on it.
 	Conn() grpc.ClientConnInterface
+	// Knows checks that the process has methods, by their full names. The error
+	// matches plugin.ErrUnavailable and names the program and what it lacks. It is
+	// called before the methods are; a process is asked once for each ([Lacking]).
+	Knows(ctx context.Context, methods []string) error
 	// Gone is closed when the process has ended.
 	Gone() <-chan struct{}
 	// Retired is closed when another process has taken the place of this one,
@@ -42,25 +46,29 @@ type Process interface {
 }
 
 // Describe asks the process of a plugin to check a configuration and to tell what
-// an instance would offer, and checks that both ends mean the same contract.
-func Describe(ctx context.Context, l Launcher, log *slog.Logger, kind, name, contract string, raw plugin.Raw) (plugin.Description, error) {
+// an instance would offer, and checks that both ends mean the same contract and that
+// the process has the methods that the host will call.
+func Describe(ctx context.Context, l Launcher, log *slog.Logger, c *Contract, name string, raw plugin.Raw) (plugin.Description, error) {
 	proc, err := l.Acquire(ctx, log)
 	if err != nil {
 		return plugin.Description{}, err
 	}
 	defer proc.Release(true)
-	r, err := pluginpb.NewPluginClient(proc.Conn()).Describe(ctx, &pluginpb.DescribeRequest{Kind: kind, Name: name, Config: raw})
+	r, err := pluginpb.NewPluginClient(proc.Conn()).Describe(ctx, &pluginpb.DescribeRequest{Kind: c.Kind, Name: name, Config: raw})
 	if err = FromRPC(ctx, err, r.GetFailure()); err != nil {
 		return plugin.Description{}, err
 	}
 	d := r.GetDescription()
 	if d.GetName() != name {
 		return plugin.Description{}, fmt.Errorf("%w: %s plugin %q describes itself as %q; this is a fault of the plugin",
-			plugin.ErrUnavailable, kind, name, d.GetName())
+			plugin.ErrUnavailable, c.Kind, name, d.GetName())
 	}
-	if d.GetContract() != contract {
+	if d.GetContract() != c.Version {
 		return plugin.Description{}, fmt.Errorf("%w: %s plugin %q speaks contract %q, this host %q; take a plugin built for it",
-			plugin.ErrUnavailable, kind, name, d.GetContract(), contract)
+			plugin.ErrUnavailable, c.Kind, name, d.GetContract(), c.Version)
+	}
+	if err := proc.Knows(ctx, c.methods(d.GetFacets())); err != nil {
+		return plugin.Description{}, err
 	}
 	return plugin.Description{
 		Name: d.GetName(), Version: d.GetVersion(), Contract: d.GetContract(), Facets: d.GetFacets(), Needs: d.GetNeeds(),

@@ -430,6 +430,10 @@ func (l lies) Allocate(context.Context, *allocatepb.AllocateRequest) (*allocatep
 	return l.l.answer, nil
 }
 
+func (lies) Close(context.Context, *allocatepb.CloseRequest) (*allocatepb.CloseResponse, error) {
+	return &allocatepb.CloseResponse{}, nil
+}
+
 // TestBadAnswers: the host says what is wrong with them.
 func TestBadAnswers(t *testing.T) {
 	l := &liar{Server: allocatewire.NewServer(nil, averagely.NewFactory())}

@@ -18,12 +18,20 @@ import (
 	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire/allocatepb"
 )
 
+// Contract is what a host of allocators expects of a process.
+func Contract() *wire.Contract {
+	return &wire.Contract{
+		Kind: wire.Allocate, Version: allocate.Contract,
+		Methods: []string{allocatepb.Allocate_Open_FullMethodName, allocatepb.Allocate_Allocate_FullMethodName, allocatepb.Allocate_Close_FullMethodName},
+	}
+}
+
 // NewFactory makes the host's half: a factory whose allocators live in a process.
 // What it builds is closed with allocate.Close.
 func NewFactory(name string, l wire.Launcher) allocate.Factory {
 	return plugin.NewRawFactory(name,
 		func(ctx context.Context, raw plugin.Raw) (plugin.Description, error) {
-			return wire.Describe(ctx, l, nil, wire.Allocate, name, allocate.Contract, raw)
+			return wire.Describe(ctx, l, nil, Contract(), name, raw)
 		},
 		func(ctx context.Context, p allocate.Params, raw plugin.Raw) (allocate.Allocator, error) {
 			a := &allocator{name: name, launcher: l, settings: p.WithDefaults(), raw: raw}
@@ -255,7 +263,7 @@ func (a *allocator) open() (s *session, version string, err error) {
 	}()
 	ctx, cancel := context.WithTimeout(a.life, openTime)
 	defer cancel()
-	d, err := wire.Describe(ctx, here{proc}, a.settings.Logger, wire.Allocate, a.name, allocate.Contract, a.raw)
+	d, err := wire.Describe(ctx, here{proc}, a.settings.Logger, Contract(), a.name, a.raw)
 	if err != nil {
 		return nil, "", err
 	}

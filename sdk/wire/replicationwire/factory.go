@@ -18,18 +18,26 @@ func NewFactory(name string, l wire.Launcher) replication.Factory {
 	return plugin.NewRawFactory(name, h.describe, h.build)
 }
 
+// Contract is what a host of replication plugins expects of a process.
+func Contract() *wire.Contract {
+	return &wire.Contract{
+		Kind: wire.Replication, Version: replication.Contract,
+		Methods: []string{replicationpb.Replication_Probe_FullMethodName, replicationpb.Replication_Open_FullMethodName},
+	}
+}
+
 type host struct {
 	name     string
 	launcher wire.Launcher
 }
 
 func (h *host) describe(ctx context.Context, raw plugin.Raw) (plugin.Description, error) {
-	return wire.Describe(ctx, h.launcher, nil, wire.Replication, h.name, replication.Contract, raw)
+	return wire.Describe(ctx, h.launcher, nil, Contract(), h.name, raw)
 }
 
 func (h *host) build(ctx context.Context, p replication.Params, raw plugin.Raw) (replication.Replicator, error) {
 	p.Settings = p.WithDefaults()
-	d, err := wire.Describe(ctx, h.launcher, p.Logger, wire.Replication, h.name, replication.Contract, raw)
+	d, err := wire.Describe(ctx, h.launcher, p.Logger, Contract(), h.name, raw)
 	if err != nil {
 		return nil, err
 	}

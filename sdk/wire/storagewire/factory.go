@@ -17,18 +17,34 @@ func NewFactory(name string, l wire.Launcher) storage.Factory {
 	return plugin.NewRawFactory(name, h.describe, h.build)
 }
 
+// Contract is what a host of stores expects of a process. Data is not asked for: it
+// is needed only where Open gives no data socket, and then used at once.
+func Contract() *wire.Contract {
+	return &wire.Contract{
+		Kind: wire.Storage, Version: storage.Contract,
+		Methods: []string{
+			storagepb.Storage_Probe_FullMethodName, storagepb.Storage_Open_FullMethodName, storagepb.Storage_Start_FullMethodName,
+			storagepb.Storage_Shutdown_FullMethodName, storagepb.Storage_State_FullMethodName,
+		},
+		OfFacet: map[string]string{
+			storage.FacetRetention: storagepb.Storage_Segments_FullMethodName,
+			storage.FacetKeyIndex:  storagepb.Storage_Find_FullMethodName,
+		},
+	}
+}
+
 type host struct {
 	name     string
 	launcher wire.Launcher
 }
 
 func (h *host) describe(ctx context.Context, raw plugin.Raw) (plugin.Description, error) {
-	return wire.Describe(ctx, h.launcher, nil, wire.Storage, h.name, storage.Contract, raw)
+	return wire.Describe(ctx, h.launcher, nil, Contract(), h.name, raw)
 }
 
 func (h *host) build(ctx context.Context, p storage.Params, raw plugin.Raw) (storage.Store, error) {
 	p.Settings = p.WithDefaults()
-	d, err := wire.Describe(ctx, h.launcher, p.Logger, wire.Storage, h.name, storage.Contract, raw)
+	d, err := wire.Describe(ctx, h.launcher, p.Logger, Contract(), h.name, raw)
 	if err != nil {
 		return nil, err
 	}
