@@ -9,17 +9,20 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/replication/replicationtest"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
 	"github.com/hardpointmq/hardpoint/internal/wiretest"
 	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/replicationwire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/replicationwire/replicationpb"
 )
 
 const patience = 20 * time.Second
@@ -249,4 +252,66 @@ func TestStartFails(t *testing.T) {
 	require.ErrorIs(t, n.Start(t.Context()), plugin.ErrUnavailable)
 	require.ErrorIs(t, n.Barrier(t.Context()), replication.ErrNotRunning)
 	require.ErrorContains(t, n.Start(t.Context()), "already")
+}
+
+// socketless is a plugin's half whose instances have no data sockets.
+type socketless struct{ *replicationwire.Server }
+
+func (s socketless) Register(r grpc.ServiceRegistrar) {
+	replicationpb.RegisterReplicationServer(r, s)
+}
+
+func (s socketless) Open(ctx context.Context, r *replicationpb.OpenRequest) (*replicationpb.OpenResponse, error) {
+	out, err := s.Server.Open(ctx, r)
+	out.Socket = ""
+	return out, err
+}
+
+// TestNoSocket: a plugin that forgets its data sockets does not harm the host.
+func TestNoSocket(t *testing.T) {
+	f := socialFactory([]string{replication.FacetMembers}, func(*social) {})
+	p := storage.Params{Settings: plugin.Settings{Name: "store"}.WithDefaults(), Segment: 1 << 20, Publish: storage.Explicit}
+	r, err := replicationwire.NewFactory(f.Name(), wiretest.New(t, socketless{replicationwire.NewServer(nil, f)})).
+		Build(t.Context(), replication.Params{Store: newStore(t, p), Sequencer: storage.NewSequencer(nil)}, nil)
+	require.NoError(t, err)
+	err = r.Start(t.Context())
+	require.ErrorIs(t, err, plugin.ErrUnavailable)
+	require.ErrorContains(t, err, `replication plugin "`+f.Name()+`"`)
+	require.ErrorContains(t, err, "fault of the plugin")
+}
+
+// hasty is a store whose caller has no time left for Append.
+type hasty struct{ storagemw.Base }
+
+func (h hasty) Capabilities() storage.Capabilities { return h.Store.Capabilities() }
+
+func (h hasty) Append(ctx context.Context, b *storage.Batch) error {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return h.Base.Append(ctx, b)
+}
+
+// TestAppendWithoutTime: a batch that never crosses to the host's store is freed
+// there, or the engine would never have its Pending back.
+func TestAppendWithoutTime(t *testing.T) {
+	n := build(t, wired(t, replication.NewFactory("hasty",
+		func(struct{}) plugin.Description {
+			return plugin.Description{Version: "1", Publish: storage.Explicit.String()}
+		},
+		func() struct{} { return struct{}{} },
+		func(_ context.Context, p replication.Params, _ struct{}) (*replicationtest.Scripted, error) {
+			p.Store = hasty{storagemw.Base{Store: p.Store}}
+			return replicationtest.NewScripted(p)
+		})))
+	require.NoError(t, n.Start(t.Context()))
+	p := n.w.Pending([]storagetest.Message{{Queue: message.Queue{Topic: "T"}, Body: []byte("x")}})
+	freed := make(chan struct{}, 1)
+	p.Free = func(*storage.Batch) { freed <- struct{}{} }
+	_ = n.Append(t.Context(), p, n)
+	select {
+	case <-freed:
+	case <-time.After(patience):
+		t.Fatal("the batch is not freed")
+	}
+	require.NotEqual(t, replication.Stored, <-n.told)
 }

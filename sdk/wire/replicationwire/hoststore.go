@@ -52,11 +52,11 @@ func (s *hostStore) Shutdown(ctx context.Context) error { return s.Start(ctx) }
 // Capabilities implements storage.Store.
 func (s *hostStore) Capabilities() storage.Capabilities { return s.caps }
 
-// call does a call that changes the log; turn is held.
-func (s *hostStore) call(ctx context.Context, k data.Kind, fill func([]byte) []byte) error {
+// call does a call that changes the log; turn is held. sent: the host hears of it.
+func (s *hostStore) call(ctx context.Context, k data.Kind, fill func([]byte) []byte) (sent bool, err error) {
 	left, err := timeout(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	id := s.i.last.Add(1)
 	s.mu.Lock()
@@ -73,9 +73,9 @@ func (s *hostStore) call(ctx context.Context, k data.Kind, fill func([]byte) []b
 	}
 	select {
 	case err := <-s.answer:
-		return wire.OfCall(ctx, err)
+		return true, wire.OfCall(ctx, err)
 	case <-s.i.ctx.Done():
-		return fmt.Errorf("%w: %w: the host is gone", storage.ErrFailed, plugin.ErrUnavailable)
+		return true, fmt.Errorf("%w: %w: the host is gone", storage.ErrFailed, plugin.ErrUnavailable)
 	}
 }
 
@@ -107,13 +107,17 @@ func (s *hostStore) Append(ctx context.Context, b *storage.Batch) error {
 	defer s.turn.Unlock()
 	own, n := s.i.ownBatch(b)
 	if own == nil {
-		err := s.call(ctx, kindWhole, func(out []byte) []byte { return s.PutBatch(out, b) })
+		_, err := s.call(ctx, kindWhole, func(out []byte) []byte { return s.PutBatch(out, b) })
 		b.Done()
 		return err
 	}
 	r := batchRef{own.id, n, b.Term, b.At}
-	err := s.call(ctx, kindStore, func(out []byte) []byte { return putBatchRef(out, &r) })
-	own.freed()
+	sent, err := s.call(ctx, kindStore, func(out []byte) []byte { return putBatchRef(out, &r) })
+	if sent {
+		own.freed()
+	} else {
+		b.Done() // tells the host, which waits for what becomes of it
+	}
 	return err
 }
 
@@ -130,14 +134,16 @@ func (s *hostStore) Truncate(ctx context.Context, at message.Position) error {
 func (s *hostStore) move(ctx context.Context, k data.Kind, at message.Position) error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	return s.call(ctx, k, func(b []byte) []byte { return data.PutInt(b, at) })
+	_, err := s.call(ctx, k, func(b []byte) []byte { return data.PutInt(b, at) })
+	return err
 }
 
 // Reset implements storage.RawLog.
 func (s *hostStore) Reset(ctx context.Context, first message.Position, ends []message.Unit) error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	return s.call(ctx, kindReset, func(b []byte) []byte { return data.PutEnds(data.PutInt(b, first), ends) })
+	_, err := s.call(ctx, kindReset, func(b []byte) []byte { return data.PutEnds(data.PutInt(b, first), ends) })
+	return err
 }
 
 // reopener is the facet of a host's store that can go away.

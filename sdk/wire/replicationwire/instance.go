@@ -76,9 +76,7 @@ func newInstance() *instance {
 // live waits for the host and serves it until the connection ends.
 func (i *instance) live(ln *data.Listener) {
 	defer close(i.ended)
-	ctx, cancel := context.WithTimeout(i.ctx, acceptTime)
-	conns, err := ln.Accept(ctx, i.logger, roles)
-	cancel()
+	conns, err := ln.Accept(i.ctx, i.logger, roles)
 	if err != nil {
 		i.logger.Warn("the data connections of the host did not come", "error", err)
 		i.cancel()
@@ -96,7 +94,7 @@ func (i *instance) live(ln *data.Listener) {
 	i.tasks.Go(i.appender)
 	i.tasks.Go(i.statuses)
 	i.serve("turn", i.serveTurn, conns[0])
-	ctx, cancel = context.WithTimeout(context.Background(), endTime)
+	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	if err := i.rep.Shutdown(ctx); err != nil {
 		i.logger.Error("shutting down a replicator whose host is gone", "error", err)

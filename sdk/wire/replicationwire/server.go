@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -97,9 +96,6 @@ func (s *Server) Probe(ctx context.Context, r *replicationpb.ProbeRequest) (*rep
 	}
 	return &replicationpb.ProbeResponse{Facets: facets}, nil
 }
-
-// acceptTime bounds the wait for a host's connections.
-const acceptTime = time.Minute
 
 // Open implements replicationpb.ReplicationServer.
 func (s *Server) Open(ctx context.Context, r *replicationpb.OpenRequest) (*replicationpb.OpenResponse, error) {

@@ -61,6 +61,7 @@ func newInstance() *instance {
 func (i *instance) accept() {
 	conns, err := i.ln.Accept(i.ctx, i.logger, roles)
 	if err != nil {
+		i.cancel()
 		return
 	}
 	i.connect(conns[0], conns[1])

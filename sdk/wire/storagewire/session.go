@@ -59,17 +59,17 @@ func (s *store) connect(ctx context.Context) (_ *session, st storage.State, err 
 		c.id, opened = r.GetInstance(), r
 		return r.GetSocket(), r.GetNonce(), s.h.agree(s.facets.GetFacets(), r.GetCapabilities())
 	})
-	if err != nil {
-		return nil, st, err
-	}
-	if conns == nil { // a plugin without sockets
+	switch {
+	case errors.Is(err, data.ErrNoSocket): // a plugin in another language
 		log, read, err := openStream(c.proc.Conn(), s.h.name, opened, c.tasks.Go)
 		if err != nil {
 			return nil, st, fmt.Errorf("open the stream of storage plugin %q: %w: %w", s.h.name, plugin.ErrUnavailable, err)
 		}
 		c.log.open(log)
 		c.read.open(read)
-	} else {
+	case err != nil:
+		return nil, st, err
+	default:
 		c.log.open(conns[0])
 		c.read.open(conns[1])
 	}
@@ -99,6 +99,7 @@ func (c *session) drop() {
 		cancel()
 	}
 	c.disconnect()
+	c.tasks.Wait() // the stream's translators
 	c.release()
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -18,6 +19,7 @@ import (
 	"github.com/hardpointmq/hardpoint/internal/wiretest"
 	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/transportwire/transportpb"
 )
 
 const patience = 20 * time.Second
@@ -291,4 +293,66 @@ func TestBudget(t *testing.T) {
 	s.closed(transport.ErrSlow) // the plugin says so
 	require.ErrorIs(t, send(s, 1), transport.ErrSlow)
 	require.ErrorIs(t, send(s, 1), transport.ErrClosed)
+}
+
+// socketless is a plugin's half whose instances have no data socket.
+type socketless struct{ *Server }
+
+func (s socketless) Register(r grpc.ServiceRegistrar) { transportpb.RegisterTransportServer(r, s) }
+
+func (s socketless) Open(ctx context.Context, r *transportpb.OpenRequest) (*transportpb.OpenResponse, error) {
+	out, err := s.Server.Open(ctx, r)
+	out.Socket = ""
+	return out, err
+}
+
+// TestNoSocket: a plugin that forgets its data socket does not harm the host.
+func TestNoSocket(t *testing.T) {
+	p := wiretest.New(t, socketless{NewServer(nil, remoting.NewFactory())})
+	tr, err := NewFactory(remoting.Name, p).Build(t.Context(), transport.Params{}, nil)
+	require.NoError(t, err)
+	err = tr.Start(t.Context())
+	require.ErrorIs(t, err, plugin.ErrUnavailable)
+	require.ErrorContains(t, err, `transport plugin "remoting"`)
+	require.ErrorContains(t, err, "fault of the plugin")
+}
+
+// slow is a handler whose Opened takes until it may end.
+type slow struct {
+	gated
+	entered, end chan struct{}
+}
+
+func (s *slow) Opened(p transport.Peer) transport.Session {
+	close(s.entered)
+	<-s.end
+	return &gatedSession{&s.gated, p}
+}
+
+// TestDrainEnds: a session that takes long keeps no Drain beyond its time, even
+// when the process is gone.
+func TestDrainEnds(t *testing.T) {
+	p := wiretest.New(t, NewServer(nil, remoting.NewFactory()))
+	tr, err := NewFactory(remoting.Name, p).Build(t.Context(), transport.Params{}, nil)
+	require.NoError(t, err)
+	require.NoError(t, tr.Start(t.Context()))
+	h := &slow{gated: gated{told: make(chan struct{}, 1)}, entered: make(chan struct{}), end: make(chan struct{})}
+	ln, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: h})
+	require.NoError(t, err)
+	dial(t, ln.Address())
+	<-h.entered
+	p.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	drained := make(chan error, 1)
+	go func() { drained <- ln.Drain(ctx) }()
+	select {
+	case err := <-drained:
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	case <-time.After(patience):
+		t.Fatal("Drain waits for the session")
+	}
+	close(h.end)
+	<-h.told
+	require.NoError(t, tr.Shutdown(context.WithoutCancel(t.Context())))
 }

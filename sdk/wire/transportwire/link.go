@@ -156,17 +156,26 @@ func (l *link) cut() {
 
 // join waits until the peers of a link that was cut know.
 func (l *link) join() {
-	l.wait(nil)
+	_ = l.wait(context.Background(), nil) // sessions take the time that they take
 	l.tasks.Wait()
 }
 
-// wait returns when o, or nil for all, has no peer any more.
-func (l *link) wait(o *origin) {
+// wait returns when o, or nil for all, has no peer any more, or with ctx's error.
+func (l *link) wait(ctx context.Context, o *origin) error {
+	defer context.AfterFunc(ctx, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.gone.Broadcast()
+	})()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for o == nil && len(l.peers) > 0 || o != nil && o.peers > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		l.gone.Wait()
 	}
+	return nil
 }
 
 // forget removes a peer whose session knows that it is closed.

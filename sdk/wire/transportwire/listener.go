@@ -103,10 +103,11 @@ func (ln *listener) Drain(ctx context.Context) (err error) {
 		r, rpc := p.call.Drain(ctx, &transportpb.DrainRequest{Instance: p.id, Listener: ln.num, Mark: p.mark()})
 		one := wire.FromRPC(ctx, rpc, r.GetFailure())
 		if one == nil || errors.Is(one, plugin.ErrUnavailable) {
-			p.wait(p.o)
-		} else {
-			err = errors.Join(err, one)
+			if one = p.wait(ctx, p.o); one != nil {
+				one = fmt.Errorf("draining %s: sessions of its peers are still busy: %w", ln.address, one)
+			}
 		}
+		err = errors.Join(err, one)
 	}
 	return err
 }
@@ -115,7 +116,7 @@ func (ln *listener) Drain(ctx context.Context) (err error) {
 func (ln *listener) Close() (err error) {
 	for _, p := range ln.end() {
 		err = errors.Join(err, p.closeListener(ln.num))
-		p.wait(p.o)
+		_ = p.wait(context.Background(), p.o) // as long as their sessions take
 		p.drop(ln.num)
 	}
 	return err

@@ -188,7 +188,7 @@ func (s *Server) dial(ctx context.Context, r *transportpb.DialRequest) (uint64, 
 		return 0, err
 	}
 	if i.dialer == nil {
-		return 0, fmt.Errorf("%w: the transport plugin %q cannot connect, it does not offer the facet %s", plugin.ErrUnavailable, r.GetAddress(), transport.FacetDialer)
+		return 0, fmt.Errorf("%w: the transport cannot connect to %q, it does not offer the facet %s", plugin.ErrUnavailable, r.GetAddress(), transport.FacetDialer)
 	}
 	h := &handler{i: i, origin: r.GetDial()}
 	if _, err := i.dialer.Dial(ctx, r.GetAddress(), fromLimits(r.GetLimits()), nil, h); err != nil {

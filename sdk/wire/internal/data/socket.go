@@ -21,6 +21,9 @@ const (
 	nonceSize = 32
 	// helloTime bounds the beginning of a connection.
 	helloTime = 10 * time.Second
+	// acceptTime bounds the wait for a host, which connects at once. One that never
+	// heard of the socket does not come.
+	acceptTime = time.Minute
 )
 
 // Listener is the plugin's end of a data socket that waits for its host.
@@ -48,9 +51,11 @@ func (l *Listener) Close() { _ = l.ln.Close() }
 
 // Accept waits for one connection of each role, in any order, and closes the
 // listener. Connections that do not know the nonce, or come twice, are refused.
-// When ctx ends, what has come is closed.
+// When ctx ends, or not all have come within a minute, what has come is closed.
 func (l *Listener) Accept(ctx context.Context, log *slog.Logger, roles string) ([]net.Conn, error) {
 	defer l.Close()
+	ctx, cancel := context.WithTimeout(ctx, acceptTime)
+	defer cancel()
 	stop := context.AfterFunc(ctx, l.Close)
 	defer stop()
 	conns := make([]net.Conn, len(roles))
@@ -96,11 +101,15 @@ func (l *Listener) hello(c net.Conn) (byte, error) {
 	return b[nonceSize], c.SetReadDeadline(time.Time{})
 }
 
+// ErrNoSocket: the plugin has no data socket. It matches plugin.ErrUnavailable; for
+// a kind that has a form without one it is no fault.
+var ErrNoSocket = fmt.Errorf("%w: it made an instance without a data socket, which plugins of this kind need; this is a fault of the plugin", plugin.ErrUnavailable)
+
 // Connect is the host's end: it calls open with a directory for the socket, which
 // nobody else may enter, and connects once for each role. The directory is gone
 // when it returns: nobody else needs it, and nothing is left behind whoever is
-// killed. what names the plugin in errors. When open gives no path, there is
-// nothing to connect to: nil.
+// killed. what names the plugin in errors. ErrNoSocket when open gives no path; the
+// errors of open are given on, all others match plugin.ErrUnavailable.
 func Connect(ctx context.Context, what, roles string, open func(dir string) (path string, nonce []byte, err error)) ([]net.Conn, error) {
 	dir, remove, err := wire.SocketDir()
 	if err != nil {
@@ -112,7 +121,7 @@ func Connect(ctx context.Context, what, roles string, open func(dir string) (pat
 		return nil, err
 	}
 	if path == "" {
-		return nil, nil
+		return nil, fmt.Errorf("%s: %w", what, ErrNoSocket)
 	}
 	var d net.Dialer
 	var conns []net.Conn
