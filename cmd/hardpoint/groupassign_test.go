@@ -4,10 +4,13 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -46,7 +49,7 @@ func TestGroupAssign(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"group G has no member that this broker knows", []string{"G", "C", "--broker", broker}},
+		{"group G has no member that broker broker-a knows", []string{"G", "C", "--broker", broker}},
 		{`there is no allocate plugin "stick"; known are averagely, circle, config, consistenthash, machineroom, sticky, zone`, []string{"G", "C", "--broker", broker, "--allocator", "stick"}},
 		{"No topic route info", []string{"G", "nowhere", "--namesrv", nameServer}},
 		{"topic nowhere: the topic is not known", []string{"G", "nowhere", "--broker", broker}},
@@ -57,4 +60,80 @@ func TestGroupAssign(t *testing.T) {
 		require.Contains(t, out, tc.says)
 	}
 	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
+}
+
+// TestGroupAssignSets sets the allocator of a group on two brokers.
+func TestGroupAssignSets(t *testing.T) {
+	ns := launch(t, "namesrv", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--admin-listen", "off")
+	require.NotNil(t, ns.ready, ns.text())
+	brokers := map[string]*server{}
+	for _, name := range []string{"broker-a", "broker-b"} {
+		s := launch(t, "broker", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--admin-listen", "off", "--namesrv-addr", ns.addr("namesrv"), "--storage", "memory",
+			"--set", "brokerName="+name, "--set", "brokerClusterName=C")
+		require.NotNil(t, s.ready, s.text())
+		brokers[name] = s
+	}
+	const group, topic = "SELF_TEST_C_GROUP", "C" // which every broker has
+	members := filepath.Join(t.TempDir(), "members.json")
+	require.NoError(t, os.WriteFile(members, []byte(`[{"clientId": "ben"}, {"clientId": "anna"}]`), 0o600))
+	at := []string{"--namesrv", ns.addr("namesrv")}
+	assign := func(args ...string) (code int, stdout, stderr string) {
+		var out, errs bytes.Buffer
+		code = run(t.Context(), slices.Concat([]string{"group", "assign"}, at, args), nil, &out, &errs)
+		return code, out.String(), errs.String()
+	}
+	plan := func(args ...string) (p command.AssignmentPlan) {
+		t.Helper()
+		tool(t, &p, append([]string{"group", "assign", "--namesrv", ns.addr("namesrv"), "--dry-run", "--members", members, group, topic}, args...)...)
+		return p
+	}
+	require.Eventually(t, func() bool { return len(plan().Brokers) == 2 }, patience, 100*time.Millisecond, "both brokers are registered")
+
+	code, out, errs := assign(group, topic, "--allocator", "sticky", "--members", members)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, out, "what allocator sticky")
+	require.Contains(t, out, "without an owner: 0")
+	require.Equal(t, "hardpoint: nothing was changed; say --yes to set allocator sticky for group SELF_TEST_C_GROUP in topic C on broker-a, broker-b\n", errs)
+	require.Equal(t, "averagely", plan().Allocator)
+
+	code, out, errs = assign(group, topic, "--allocator", "sticky", "--yes")
+	require.Equal(t, exitOK, code, errs)
+	require.Contains(t, out, "the group has no members now: nothing moves")
+	require.Regexp(t, `(?m)^broker-a +127.0.0.1:\d+ +set$`, out)
+	require.Regexp(t, `(?m)^broker-b +127.0.0.1:\d+ +set$`, out)
+	require.Equal(t, "sticky", plan().Allocator)
+	var done assigned
+	tool(t, &done, "group", "assign", "--namesrv", ns.addr("namesrv"), group, topic, "--weights", "anna=3", "--members", members, "--yes")
+	require.Equal(t, "sticky", done.Plan.Allocator, "what is not named stays")
+	require.Equal(t, []command.PlanBroker{done.Brokers[0].PlanBroker, done.Brokers[1].PlanBroker}, done.Plan.Brokers)
+	require.True(t, done.Brokers[0].Set && done.Brokers[1].Set)
+	require.Equal(t, 24, plan("--allocator", "zone").Members[0].After)
+
+	// A group that is not there, an allocator that is not there.
+	code, out, errs = assign("nobody", topic, "--allocator", "sticky", "--yes")
+	require.Equal(t, exitFailure, code)
+	require.Regexp(t, `(?m)^broker-b .* not set: .*subscription group \[nobody\] does not exist`, out)
+	require.Contains(t, errs, "allocator sticky is not set on 2 of 2 brokers")
+	code, out, errs = assign(group, topic, "--allocator", "stick", "--yes")
+	require.Equal(t, exitFailure, code)
+	require.Empty(t, out)
+	require.Contains(t, errs, `there is no allocate plugin "stick"`)
+
+	// One broker is gone: the other one has it, and the command says so.
+	owner, gone := done.Plan.Broker, "broker-a"
+	if owner == gone {
+		gone = "broker-b"
+	}
+	require.NoError(t, brokers[gone].cmd.Process.Kill())
+	brokers[gone].exit(t)
+	at = []string{"--broker", brokers[owner].addr("broker")}
+	code, out, errs = assign(group, topic, "--unset", "--members", members, "--yes", "--output", "json")
+	require.Equal(t, exitFailure, code, errs)
+	done = assigned{}
+	require.NoError(t, json.Unmarshal([]byte(out), &done))
+	require.Equal(t, "averagely", done.Plan.Allocator)
+	for _, b := range done.Brokers {
+		require.Equal(t, b.BrokerName == owner, b.Set, "%+v", b)
+	}
+	require.Contains(t, errs, "no allocator of its own is not set on 1 of 2 brokers")
 }

@@ -1,7 +1,9 @@
 package broker
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -83,4 +85,81 @@ func ask(ctx context.Context, d transport.Dialer, server string, code int32, fil
 		return nil, fmt.Errorf("asking %s: %w", server, err)
 	}
 	return r.Body, nil
+}
+
+// AssignmentSetting is who shares the queues of a topic for a group, as
+// SET_MESSAGE_REQUEST_MODE says it. Empty fields stay as they are.
+type AssignmentSetting struct {
+	Allocator, Weights string
+	// Unset takes back what was said before: the group's attributes hold, or the
+	// strategy of its members.
+	Unset bool
+
+	_ struct{}
+}
+
+// ErrForeignBroker: a broker took a setting and does not keep it; it is none of
+// Hardpoint's. Test with errors.Is.
+var ErrForeignBroker = errors.New("it keeps no allocator for a group; it is none of Hardpoint's, and shares by its own strategies")
+
+// SetAssignment makes a setting for the group and the topic of a plan at each of its
+// brokers, the one that computes for the group last. The other fields of the
+// group's request mode stay, but that the mode is PULL then. It returns an error for
+// each of p.Brokers, nil where the setting holds. It waits for 5 s at most for each
+// request.
+func SetAssignment(ctx context.Context, d transport.Dialer, p *command.AssignmentPlan, s AssignmentSetting) []error {
+	errs := make([]error, len(p.Brokers))
+	last := -1
+	for i, b := range p.Brokers {
+		if b.BrokerName == p.Broker {
+			last = i
+			continue
+		}
+		errs[i] = setAt(ctx, d, b.Address, p, s)
+	}
+	if last >= 0 {
+		errs[last] = setAt(ctx, d, p.Brokers[last].Address, p, s)
+	}
+	return errs
+}
+
+func setAt(ctx context.Context, d transport.Dialer, address string, p *command.AssignmentPlan, s AssignmentSetting) error {
+	now, err := modeAt(ctx, d, address, p)
+	if err != nil {
+		return err
+	}
+	want := now
+	want.ConsumerGroup, want.Topic, want.Mode = p.Group, p.Topic, command.ModePull
+	if s.Unset {
+		want.Allocator, want.Weights = "", ""
+	}
+	want.Allocator, want.Weights = cmp.Or(s.Allocator, want.Allocator), cmp.Or(s.Weights, want.Weights)
+	if want == now {
+		return nil
+	}
+	body, err := command.EncodeBody(want)
+	if err != nil {
+		return err
+	}
+	if _, err := ask(ctx, d, address, command.ReqSetMessageRequestMode, nil, body); err != nil {
+		return err
+	}
+	if now, err = modeAt(ctx, d, address, p); err == nil && now != want {
+		err = fmt.Errorf("broker at %s: %w", address, ErrForeignBroker)
+	}
+	return err
+}
+
+// modeAt is the request mode that a broker has of the group in the topic; the zero
+// value: none.
+func modeAt(ctx context.Context, d transport.Dialer, address string, p *command.AssignmentPlan) (m command.SetMessageRequestModeBody, err error) {
+	body, err := ask(ctx, d, address, command.ReqGetAllMessageRequestMode, nil, nil)
+	if err != nil {
+		return m, err
+	}
+	var all command.MessageRequestModes
+	if err := command.DecodeBody(body, &all); err != nil {
+		return m, fmt.Errorf("the answer of %s: %w", address, err)
+	}
+	return all.Modes[p.Topic][p.Group], nil
 }

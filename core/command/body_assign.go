@@ -83,6 +83,11 @@ type GroupAssignment struct {
 type PlanRequest struct {
 	// Allocator is the plugin's name; empty: the one that the group has.
 	Allocator string `json:"allocator,omitempty"`
+	// Weights are as those of SetMessageRequestModeBody; empty: those that the group
+	// has.
+	Weights string `json:"weights,omitempty"`
+	// Unset asks what would be without what SET_MESSAGE_REQUEST_MODE said.
+	Unset bool `json:"unset,omitempty"`
 	// Members stand for those that are there; nil: these.
 	Members []PlanMember `json:"members,omitempty"`
 }
@@ -108,14 +113,21 @@ type PlanQueue struct {
 	Why        string `json:"why"`
 }
 
+// PlanBroker is a broker of the topic.
+type PlanBroker struct {
+	BrokerName string `json:"brokerName"`
+	Address    string `json:"address"`
+}
+
 // AssignmentPlan answers a PlanRequest.
 type AssignmentPlan struct {
-	// Broker computed it.
-	Broker    string `json:"broker"`
-	Group     string `json:"group"`
-	Topic     string `json:"topic"`
-	Allocator string `json:"allocator"`
-	Version   string `json:"version"`
+	// Broker computed it; Brokers are all that the topic has queues on, by name.
+	Broker    string       `json:"broker"`
+	Brokers   []PlanBroker `json:"brokers"`
+	Group     string       `json:"group"`
+	Topic     string       `json:"topic"`
+	Allocator string       `json:"allocator"`
+	Version   string       `json:"version"`
 	// Generation and Present are of the assignment in force; 0 and "": none.
 	Generation uint64       `json:"generation"`
 	Present    string       `json:"present"`

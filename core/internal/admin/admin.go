@@ -1,5 +1,6 @@
 // Package admin serves the requests of tools that change a broker:
-// UPDATE_AND_CREATE_TOPIC (17) and UPDATE_BROKER_CONFIG (25).
+// UPDATE_AND_CREATE_TOPIC (17), UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200) and
+// UPDATE_BROKER_CONFIG (25).
 package admin
 
 import (
@@ -25,6 +26,7 @@ type Admin struct{ k *kernel.Kernel }
 func New(k *kernel.Kernel) *Admin {
 	a := &Admin{k: k}
 	k.Handle(command.ReqUpdateAndCreateTopic, a.createTopic)
+	k.Handle(command.ReqUpdateAndCreateSubscriptionGroup, a.updateGroup)
 	k.Handle(command.ReqUpdateBrokerConfig, a.updateConfig)
 	return a
 }

@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/message"
 )
 
@@ -64,4 +66,45 @@ func TestRefusals(t *testing.T) {
 	r := create(c, command.CreateTopicRequest{Topic: "T", Perm: 6})
 	require.Equal(t, command.RespServiceNotAvailable, r.Code)
 	require.Contains(t, r.Remark, "the disk is bad")
+}
+
+func TestUpdateGroup(t *testing.T) {
+	e := enginetest.Start(t, enginetest.Options{Prepare: func(e *enginetest.Engine) {
+		e.K.Hooks.OnGroupAttribute("speed", kernel.GroupAttribute{Check: func(v string) error {
+			if v != "fast" {
+				return errors.New("must be fast")
+			}
+			return nil
+		}})
+		e.K.Hooks.OnGroupAttribute("colour", kernel.GroupAttribute{Check: func(string) error { return nil }})
+	}})
+	c := e.Connect(t)
+	put := func(body string) *enginetest.Reply {
+		return c.Do(command.ReqUpdateAndCreateSubscriptionGroup, nil, []byte(body))
+	}
+	// As mqadmin sends it.
+	require.Zero(t, put(`{"attributes":{"+speed":"fast","+colour":"red"},"brokerId":0,"consumeEnable":true,"groupName":"G","retryMaxTimes":3,"retryQueueNums":2}`).Code)
+	g := e.K.Groups.Named("G")
+	require.Equal(t, int32(3), g.RetryMaxTimes)
+	require.Equal(t, int32(2), g.RetryQueueNums)
+	require.Equal(t, command.StringMap{"speed": "fast", "colour": "red"}, g.Attributes)
+	// As tools send it that write back what they read.
+	require.Zero(t, put(`{"attributes":{"speed":"fast","colour":"blue"},"groupName":"G","retryMaxTimes":-1}`).Code)
+	require.Zero(t, put(`{"attributes":{"-speed":"","-colour":""},"groupName":"H"}`).Code, "what is not there is gone already")
+	require.Equal(t, command.StringMap{"speed": "fast", "colour": "blue"}, e.K.Groups.Named("G").Attributes)
+	require.Zero(t, put(`{"attributes":{"-speed":""},"groupName":"G"}`).Code)
+	require.Equal(t, command.StringMap{"colour": "blue"}, e.K.Groups.Named("G").Attributes)
+	for body, code := range map[string]int32{
+		"": command.RespInvalidParameter, "{": command.RespInvalidParameter, `{"groupName":""}`: command.RespInvalidParameter, `{"groupName":"a b"}`: command.RespInvalidParameter,
+		`{"groupName":"N","retryQueueNums":-1}`: command.RespInvalidParameter, `{"groupName":"N","retryMaxTimes":-2}`: command.RespInvalidParameter,
+		`{"groupName":"N","attributes":{"+speed":"slow"}}`: command.RespSystemError, `{"groupName":"N","attributes":{"+x":"1"}}`: command.RespSystemError,
+		`{"groupName":"N","attributes":{"-x":""}}`: command.RespSystemError, `{"groupName":"N","attributes":{"":""}}`: command.RespSystemError,
+		`{"groupName":"N","attributes":{"+speed":"fast","-speed":""}}`: command.RespSystemError,
+	} {
+		r := put(body)
+		require.Equal(t, code, r.Code, "%s: %s", body, r.Remark)
+	}
+	require.Nil(t, e.K.Groups.Named("N"))
+	require.NoError(t, e.Script.ReadOnly(t.Context(), "the disk is bad"))
+	require.Equal(t, command.RespServiceNotAvailable, put(`{"groupName":"N"}`).Code)
 }

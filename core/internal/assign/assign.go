@@ -91,6 +91,7 @@ func New(k *kernel.Kernel, p Params) *Assign {
 	k.Handle(command.ReqQueryAssignment, a.query)
 	k.Handle(command.ReqSetMessageRequestMode, a.setMode)
 	k.Handle(command.ReqGetAllMessageRequestMode, a.allModes)
+	a.serveAttributes()
 	k.Hooks.OnRole(a.onRole)
 	k.Hooks.OnGroupRemoved(a.forgetGroup)
 	k.Hooks.OnTopicRemoved(a.forgetTopic)

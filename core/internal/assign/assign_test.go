@@ -435,13 +435,19 @@ func TestPlan(t *testing.T) {
 		}
 		return out.Plan, r
 	}
-	_, r := ask(command.PlanRequest{})
-	require.Equal(t, command.RespInvalidParameter, r.Code)
-	require.Contains(t, r.Remark, "no member")
+	p, r := ask(command.PlanRequest{Allocator: "sticky"})
+	require.NotNil(t, p, r.Remark)
+	require.Empty(t, p.Members)
+	require.Equal(t, 8, p.Unowned)
+	require.Zero(t, w.shop.calls.Load(), "of a group without members nobody is asked")
+	require.Equal(t, []command.PlanBroker{{BrokerName: "broker-a", Address: w.K.Config().Advertise.String()}}, p.Brokers)
 	_, r = ask(command.PlanRequest{Allocator: "no_such"})
 	require.Equal(t, command.RespInvalidParameter, r.Code)
+	_, r = ask(command.PlanRequest{Weights: "x"})
+	require.Equal(t, command.RespInvalidParameter, r.Code)
+	require.Contains(t, r.Remark, "PATTERN=WEIGHT")
 
-	p, r := ask(command.PlanRequest{Members: []command.PlanMember{{ClientID: "b"}, {ClientID: "a"}}})
+	p, r = ask(command.PlanRequest{Members: []command.PlanMember{{ClientID: "b"}, {ClientID: "a"}}})
 	require.NotNil(t, p, r.Remark)
 	require.Equal(t, "averagely", p.Allocator)
 	require.Equal(t, []command.PlanMember{{ClientID: "a", Weight: 1, After: 4}, {ClientID: "b", Weight: 1, After: 4}}, p.Members)
@@ -466,6 +472,72 @@ func TestPlan(t *testing.T) {
 	require.Equal(t, command.RespInvalidParameter, r.Code)
 	r = w.asks.Do(command.ReqQueryAssignment, nil, w.asks.Body(command.QueryAssignmentBody{ConsumerGroup: "G", Topic: "U", Plan: &command.PlanRequest{}}))
 	require.Equal(t, command.RespSystemError, r.Code)
+}
+
+// TestPlanOfSettings: a plan goes by the settings that would be, not only by those
+// that are.
+func TestPlanOfSettings(t *testing.T) {
+	w := newWorld(t, nil)
+	w.join("a", "big-1")
+	g := command.DefaultSubscriptionGroup("G")
+	g.Attributes = command.StringMap{assign.AttrAllocator: "circle", assign.AttrWeights: "a=3"}
+	require.NoError(t, w.K.Groups.Put(t.Context(), g))
+	require.Equal(t, command.RespSuccess, w.mode(command.SetMessageRequestModeBody{ConsumerGroup: "G", Topic: "T", Mode: command.ModePull, Allocator: "zone", Weights: "big-*=3"}).Code)
+	after := func(p command.PlanRequest) (allocator string, shares [2]int) {
+		t.Helper()
+		r := w.asks.Do(command.ReqQueryAssignment, nil, w.asks.Body(command.QueryAssignmentBody{ConsumerGroup: "G", Topic: "T", StrategyName: "AVG", Plan: &p}))
+		require.Equal(t, command.RespSuccess, r.Code, r.Remark)
+		var out command.QueryAssignmentResponse
+		require.NoError(t, command.DecodeBody(r.Body, &out))
+		return out.Plan.Allocator, [2]int{out.Plan.Members[0].After, out.Plan.Members[1].After}
+	}
+	for _, tc := range []struct {
+		plan      command.PlanRequest
+		allocator string
+		shares    [2]int
+	}{
+		{command.PlanRequest{}, "zone", [2]int{2, 6}},
+		{command.PlanRequest{Weights: "big-*=1"}, "zone", [2]int{4, 4}},
+		{command.PlanRequest{Allocator: "sticky"}, "sticky", [2]int{4, 4}},
+		{command.PlanRequest{Unset: true}, "circle", [2]int{4, 4}},
+		{command.PlanRequest{Unset: true, Allocator: "zone"}, "zone", [2]int{6, 2}},
+	} {
+		allocator, shares := after(tc.plan)
+		require.Equal(t, tc.allocator, allocator, "%+v", tc.plan)
+		require.Equal(t, tc.shares, shares, "%+v", tc.plan)
+	}
+}
+
+// TestGroupAttributes: tools set the allocator of a group with all its topics
+// (UPDATE_AND_CREATE_SUBSCRIPTIONGROUP), and members hear of it.
+func TestGroupAttributes(t *testing.T) {
+	w := newWorld(t, nil)
+	w.join("a", "b")
+	put := func(attributes command.StringMap) *enginetest.Reply {
+		g := command.DefaultSubscriptionGroup("G")
+		g.Attributes = attributes
+		return w.asks.Do(command.ReqUpdateAndCreateSubscriptionGroup, nil, w.asks.Body(g))
+	}
+	for _, c := range w.peers {
+		c.Pushes()
+	}
+	require.Equal(t, command.RespSuccess, put(command.StringMap{"+allocator": "circle"}).Code)
+	for _, c := range w.peers {
+		require.Len(t, c.Pushes(), 1)
+	}
+	require.Equal(t, []int32{0, 2, 4, 6}, w.queues("a", "AVG"))
+	require.Equal(t, command.RespSuccess, put(nil).Code)
+	require.Equal(t, []int32{0, 2, 4, 6}, w.queues("a", "AVG"), "what is not named stays")
+	for _, c := range w.peers {
+		require.Empty(t, c.Pushes())
+	}
+	for attr, value := range map[string]string{"+allocator": "no_such", "+allocator.weights": "x"} {
+		r := put(command.StringMap{attr: value})
+		require.Equal(t, command.RespSystemError, r.Code)
+		require.Contains(t, r.Remark, "attribute "+attr[1:])
+	}
+	require.Equal(t, command.RespSuccess, put(command.StringMap{"-allocator": ""}).Code)
+	require.Equal(t, []int32{0, 1, 2, 3}, w.queues("a", "AVG"))
 }
 
 // TestRecorded: the official client's requests, and what Apache's broker answered

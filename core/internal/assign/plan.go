@@ -20,33 +20,43 @@ func (a *Assign) plan(ctx context.Context, q *question, r *route) (*command.Assi
 	bad := func(format string, args ...any) error {
 		return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf(format, args...)}
 	}
-	set := a.setting(q.ConsumerGroup, q.Topic)
-	name := pluginName(cmp.Or(q.Plan.Allocator, set.Allocator, q.StrategyName))
+	set := a.set(q.ConsumerGroup, q.Topic)
+	if q.Plan.Unset {
+		set = command.SetMessageRequestModeBody{}
+	}
+	set.Allocator, set.Weights = cmp.Or(q.Plan.Allocator, set.Allocator), cmp.Or(q.Plan.Weights, set.Weights)
+	set = a.completed(q.ConsumerGroup, set)
+	name := pluginName(cmp.Or(set.Allocator, q.StrategyName))
 	inst, err := a.p.Allocator(name)
 	if err != nil {
 		return nil, bad("allocator %q: %v", name, err)
+	}
+	if _, err := parseWeights(q.Plan.Weights); err != nil {
+		return nil, bad("%v", err)
 	}
 	members, err := a.planned(q, set.Weights)
 	if err != nil {
 		return nil, err
 	}
-	if len(members) == 0 {
-		return nil, bad("group %s has no member that this broker knows; give members", q.ConsumerGroup)
-	}
 	present, _ := a.remembered(q.ConsumerGroup, q.Topic).last()
 	p := &command.AssignmentPlan{
 		Broker: a.k.Config().BrokerName, Group: q.ConsumerGroup, Topic: q.Topic, Allocator: name, Version: inst.Version,
-		Members: make([]command.PlanMember, len(members)), Queues: make([]command.PlanQueue, len(r.queues)),
+		Brokers: make([]command.PlanBroker, len(r.brokers)), Members: make([]command.PlanMember, len(members)), Queues: make([]command.PlanQueue, len(r.queues)),
 	}
 	generation := uint64(1)
 	if present != nil {
 		p.Generation, p.Present = present.Generation, present.Allocator
 		generation = present.Generation + 1
 	}
-	req := request(q.ConsumerGroup, generation, r.queues, members, present)
-	made, err := allocated(ctx, inst, req)
-	if err != nil {
-		return nil, &api.Error{ID: api.ServiceNotAvailable, Text: fmt.Sprintf("allocator %s: %v", name, err), Err: err}
+	for i, b := range r.brokers {
+		p.Brokers[i] = command.PlanBroker{BrokerName: b.name, Address: b.address}
+	}
+	made := allocate.Assignment{Owner: slices.Repeat([]int{-1}, len(r.queues))} // of a group without members
+	if len(members) > 0 {
+		req := request(q.ConsumerGroup, generation, r.queues, members, present)
+		if made, err = allocated(ctx, inst, req); err != nil {
+			return nil, &api.Error{ID: api.ServiceNotAvailable, Text: fmt.Sprintf("allocator %s: %v", name, err), Err: err}
+		}
 	}
 	place := make(map[string]int, len(members))
 	for i, m := range members {

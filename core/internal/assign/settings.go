@@ -41,15 +41,20 @@ func pluginName(strategy string) string {
 	return strategy
 }
 
-// setting is what the group says of a topic; the zero value when it says nothing.
-func (a *Assign) setting(group, topic string) command.SetMessageRequestModeBody {
-	var s command.SetMessageRequestModeBody
+// set is what SET_MESSAGE_REQUEST_MODE said of the group in the topic; the zero value:
+// nothing.
+func (a *Assign) set(group, topic string) (s command.SetMessageRequestModeBody) {
 	if v := a.k.Values.Value(kernel.ValueKey{Kind: kernel.ValueRequestMode, Group: group, Topic: topic}); v != nil {
 		if err := json.Unmarshal(v, &s); err != nil {
 			a.k.Log.Error("the request mode of a group cannot be read and is taken for unset", "group", group, "topic", topic, "error", err)
 			s = command.SetMessageRequestModeBody{}
 		}
 	}
+	return s
+}
+
+// completed fills what a setting leaves open by the attributes of the group.
+func (a *Assign) completed(group string, s command.SetMessageRequestModeBody) command.SetMessageRequestModeBody {
 	if g := a.k.Groups.Named(group); g != nil {
 		if s.Allocator == "" {
 			s.Allocator = g.Attributes[AttrAllocator]
@@ -59,6 +64,29 @@ func (a *Assign) setting(group, topic string) command.SetMessageRequestModeBody 
 		}
 	}
 	return s
+}
+
+// setting is what the group says of a topic; the zero value when it says nothing.
+func (a *Assign) setting(group, topic string) command.SetMessageRequestModeBody {
+	return a.completed(group, a.set(group, topic))
+}
+
+// serveAttributes registers the attributes of groups.
+func (a *Assign) serveAttributes() {
+	changed := func(group string) { a.p.Clients.Notify(group) }
+	a.k.Hooks.OnGroupAttribute(AttrAllocator, kernel.GroupAttribute{Check: a.known, Changed: changed})
+	a.k.Hooks.OnGroupAttribute(AttrWeights, kernel.GroupAttribute{Changed: changed, Check: func(text string) error {
+		_, err := parseWeights(text)
+		return err
+	}})
+}
+
+// known is nil for an allocator that this broker has, whether or not it works now.
+func (a *Assign) known(name string) error {
+	if _, err := a.p.Allocator(pluginName(name)); errors.Is(err, ErrUnknown) {
+		return err
+	}
+	return nil
 }
 
 // setMode serves SET_MESSAGE_REQUEST_MODE (401).
@@ -112,7 +140,7 @@ func (a *Assign) check(q *command.SetMessageRequestModeBody) error {
 		return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("the request for group %s has no mode: set PULL", q.ConsumerGroup)}
 	}
 	if q.Allocator != "" {
-		if _, err := a.p.Allocator(pluginName(q.Allocator)); errors.Is(err, ErrUnknown) {
+		if err := a.known(q.Allocator); err != nil {
 			return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("group %s: %s", q.ConsumerGroup, err), Err: err}
 		}
 	}

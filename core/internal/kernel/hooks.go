@@ -25,7 +25,32 @@ type Hooks struct {
 	topicRemoved []func(topic string)
 	topicChanged []func(topic string)
 	groupRemoved []func(group string)
+
+	groupAttributes map[string]GroupAttribute
 }
+
+// GroupAttribute is an attribute of consumer groups that a behaviour serves.
+type GroupAttribute struct {
+	// Check refuses a value; the error says what is allowed.
+	Check func(value string) error
+	// Changed is called after a tool changed it of a group; it must not block.
+	Changed func(group string)
+}
+
+// OnGroupAttribute registers an attribute of groups; a name has one behaviour.
+func (h *Hooks) OnGroupAttribute(name string, a GroupAttribute) {
+	if _, dup := h.groupAttributes[name]; dup {
+		panic(fmt.Sprintf("kernel: group attribute %s has two behaviours", name))
+	}
+	if h.groupAttributes == nil {
+		h.groupAttributes = map[string]GroupAttribute{}
+	}
+	h.groupAttributes[name] = a
+}
+
+// GroupAttributes are the attributes of groups that are served, by name; the map is
+// not to be changed.
+func (h *Hooks) GroupAttributes() map[string]GroupAttribute { return h.groupAttributes }
 
 // OnStart and OnStop bracket the life of a behaviour: after the first office,
 // before the transports listen, and in reverse.
