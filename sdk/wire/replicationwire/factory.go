@@ -2,12 +2,11 @@ package replicationwire
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/proxy"
 	"github.com/hardpointmq/hardpoint/sdk/wire/replicationwire/replicationpb"
 )
 
@@ -50,19 +49,10 @@ func (h *host) build(ctx context.Context, p replication.Params, raw plugin.Raw) 
 	if err = wire.FromRPC(ctx, err, a.GetFailure()); err != nil {
 		return nil, err
 	}
-	if err := h.agree(d.Facets, a.GetFacets()); err != nil {
+	if err := proxy.Agree(wire.Replication, h.name, d.Facets, a.GetFacets()); err != nil {
 		return nil, err
 	}
 	return newReplicator(h, p, raw, a.GetFacets()), nil
-}
-
-// agree holds what an instance offers against what was described.
-func (h *host) agree(described, facets []string) error {
-	if !slices.Equal(described, facets) {
-		return fmt.Errorf("%w: replication plugin %q describes itself with the facets %q, but an instance offers %q; this is a fault of the plugin",
-			plugin.ErrUnavailable, h.name, described, facets)
-	}
-	return nil
 }
 
 func toParams(p *replication.Params) *replicationpb.Params {

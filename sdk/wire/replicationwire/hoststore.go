@@ -54,7 +54,7 @@ func (s *hostStore) Capabilities() storage.Capabilities { return s.caps }
 
 // call does a call that changes the log; turn is held. sent: the host hears of it.
 func (s *hostStore) call(ctx context.Context, k data.Kind, fill func([]byte) []byte) (sent bool, err error) {
-	left, err := timeout(ctx)
+	left, err := data.Left(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -157,7 +157,7 @@ func (r reopener) Reopened(ctx context.Context) error { return r.wait(ctx, kindR
 
 func (r reopener) wait(ctx context.Context, k data.Kind) error {
 	i := r.i
-	left, err := timeout(ctx)
+	left, err := data.Left(ctx)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/proxy"
 )
 
 var (
@@ -20,25 +21,12 @@ var (
 	_ storage.SequencerWatcher = (*replicator)(nil)
 )
 
-// phase of a replicator's life.
-type phase uint8
-
-const (
-	phaseNew phase = iota
-	phaseRunning
-	phaseStopped
-)
-
 // A process that is gone is started again after a pause that doubles. It begins
 // anew when a process lived for longer than the longest pause.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 30 * time.Second
 )
-
-// lastMoment is what a process gets to shut a replicator down after the context of
-// Shutdown has ended; then its connections are cut.
-const lastMoment = 10 * time.Second
 
 // replicator is the host's proxy of a replicator in a plugin process, and of those
 // that follow it when the process dies.
@@ -49,26 +37,22 @@ type replicator struct {
 	facets []string
 	caps   replication.Capabilities
 
-	life sync.Mutex // Start and Shutdown
+	life *proxy.Life
 	ctx  context.Context
 	stop context.CancelFunc
 	over chan struct{} // closed when nobody supervises any more; nil before Start
-	down chan struct{} // closed when it is shut down
-	// downErr is how that went; written before down is closed.
-	downErr error
 
 	// roles makes calls of OnRole come one at a time.
 	roles sync.Mutex
 
 	mu       sync.Mutex
-	phase    phase
 	cur      *session // nil: none, or it is over
 	role     replication.Role
 	replicas []replication.Replica
 }
 
 func newReplicator(h *host, p replication.Params, raw plugin.Raw, facets []string) *replicator {
-	r := &replicator{h: h, p: p, raw: raw, facets: facets}
+	r := &replicator{h: h, p: p, raw: raw, facets: facets, life: proxy.NewLife(fmt.Sprintf("replication plugin %q", h.name))}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	p.Sequencer.Watch(r)
 	for _, f := range facets {
@@ -113,7 +97,7 @@ func (r *replicator) note(st replication.Status) {
 func (r *replicator) lost(s *session, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.cur == s && r.phase != phaseStopped {
+	if r.cur == s && !r.life.Stopped() {
 		r.cur = nil
 		r.role.ReadOnly = why.Error()
 	}
@@ -143,18 +127,12 @@ func (*replicator) Assigned(*storage.Pending, int, int64) {}
 // Undone implements storage.SequencerWatcher.
 func (*replicator) Undone(*storage.Pending, int, bool, message.Position, int64) {}
 
-func (r *replicator) stopping() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.phase == phaseStopped
-}
-
 // session gives the one under way. Without one err says why not.
 func (r *replicator) session() (*session, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.phase != phaseRunning:
+	case !r.life.Running():
 		return nil, replication.ErrNotRunning
 	case r.cur == nil:
 		return nil, fmt.Errorf("%w: %w: %s", replication.ErrReadOnly, plugin.ErrUnavailable, r.role.ReadOnly)
@@ -166,7 +144,7 @@ func (r *replicator) session() (*session, error) {
 func (r *replicator) use(s *session) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.phase == phaseStopped {
+	if r.life.Stopped() {
 		return false
 	}
 	r.cur = s
@@ -185,28 +163,20 @@ func (r *replicator) onRole(ctx context.Context, x replication.Role) error {
 
 // Start implements plugin.Component.
 func (r *replicator) Start(ctx context.Context) error {
-	r.life.Lock()
-	defer r.life.Unlock()
-	r.mu.Lock()
-	fresh := r.phase == phaseNew
-	if fresh {
-		r.phase = phaseRunning // OnRole may append
-	}
-	r.mu.Unlock()
-	if !fresh {
-		return errors.New("the replicator was started already")
-	}
-	s, err := r.begin(ctx)
-	if err != nil {
-		r.mu.Lock()
-		r.phase, r.cur, r.role = phaseStopped, nil, replication.Role{}
-		r.mu.Unlock()
-		r.stop()
-		return err
-	}
-	r.over = make(chan struct{})
-	go r.supervise(s)
-	return nil
+	return r.life.Start(func(run func()) error {
+		run() // OnRole may append
+		s, err := r.begin(ctx)
+		if err != nil {
+			r.mu.Lock()
+			r.cur, r.role = nil, replication.Role{}
+			r.mu.Unlock()
+			r.stop()
+			return err
+		}
+		r.over = make(chan struct{})
+		go r.supervise(s)
+		return nil
+	})
 }
 
 // begin starts a process and its replicator.
@@ -231,7 +201,7 @@ func (r *replicator) supervise(s *session) {
 	pause := firstPause
 	for {
 		<-s.ended
-		if r.stopping() {
+		if r.life.Stopped() {
 			return
 		}
 		r.degrade(s.cause())
@@ -239,13 +209,13 @@ func (r *replicator) supervise(s *session) {
 			pause = firstPause
 		}
 		for s = nil; s == nil; {
-			if !r.rest(pause) {
+			if !proxy.Pause(r.ctx, r.p.Clock, pause, nil, nil) {
 				return
 			}
 			pause = min(2*pause, lastPause)
 			var err error
 			if s, err = r.begin(r.ctx); err != nil {
-				if r.stopping() {
+				if r.life.Stopped() {
 					return
 				}
 				r.degrade(fmt.Errorf("the replication plugin %q cannot be started again: %w", r.h.name, err))
@@ -267,62 +237,19 @@ func (r *replicator) degrade(why error) {
 	}
 }
 
-// rest waits; false: the replicator is shut down.
-func (r *replicator) rest(d time.Duration) bool {
-	t := r.p.Clock.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C():
-		return true
-	case <-r.ctx.Done():
-		return false
-	}
-}
-
 // Shutdown implements plugin.Component. When ctx ends first, the replicator still
 // shuts down, and a second Shutdown waits for it.
 func (r *replicator) Shutdown(ctx context.Context) error {
-	r.life.Lock()
-	r.mu.Lock()
-	first := r.phase == phaseRunning
-	r.phase = phaseStopped
-	s := r.cur
-	r.mu.Unlock()
-	if first {
-		r.down = make(chan struct{})
-		go func() {
-			defer close(r.down)
-			r.downErr = r.shutdown(ctx, s)
-		}()
-	}
-	down := r.down
-	r.life.Unlock()
-	if down == nil {
-		r.stop()
-		return nil
-	}
-	select {
-	case <-down:
-		return r.downErr
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for the replication plugin %q: %w", r.h.name, ctx.Err())
-	}
+	return r.life.Shutdown(ctx, func() error { return r.shutdown(ctx) })
 }
 
-func (r *replicator) shutdown(ctx context.Context, s *session) error {
-	// Not with ctx itself: the process would never hear of the call.
-	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() {
-		t := r.p.Clock.NewTimer(lastMoment)
-		defer t.Stop()
-		select {
-		case <-t.C():
-			cancel()
-		case <-call.Done():
-		}
-	})()
+func (r *replicator) shutdown(ctx context.Context) error {
+	call, done := proxy.WithLastMoment(ctx, r.p.Clock)
+	defer done()
 	r.stop()
+	r.mu.Lock()
+	s := r.cur
+	r.mu.Unlock()
 	var err error
 	if s != nil {
 		if s.led.Load() {
@@ -362,7 +289,7 @@ func (r *replicator) Barrier(ctx context.Context) error {
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.phase == phaseRunning && r.role.Kind == replication.RoleLeader && len(r.replicas) == 0 {
+		if r.life.Running() && r.role.Kind == replication.RoleLeader && len(r.replicas) == 0 {
 			return nil
 		}
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/proxy"
 	"github.com/hardpointmq/hardpoint/sdk/wire/replicationwire/replicationpb"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
 )
@@ -92,7 +93,7 @@ func (r *replicator) connect(ctx context.Context) (_ *session, err error) {
 		if err = wire.FromRPC(ctx, err, a.GetFailure()); err != nil {
 			return "", nil, err
 		}
-		return a.GetSocket(), a.GetNonce(), r.h.agree(r.facets, a.GetFacets())
+		return a.GetSocket(), a.GetNonce(), proxy.Agree(wire.Replication, r.h.name, r.facets, a.GetFacets())
 	})
 	if err != nil {
 		s.proc.Release(false)
@@ -233,22 +234,10 @@ func (s *session) wait(ctx context.Context, id uint64, done chan error) error {
 	return wire.OfCall(ctx, s.kept.restore(<-done))
 }
 
-// timeout is what remains of a context's time, 0 without a deadline.
-func timeout(ctx context.Context) (int64, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	d, ok := ctx.Deadline()
-	if !ok {
-		return 0, nil
-	}
-	return max(int64(time.Until(d)), 1), nil
-}
-
 // call does a call that orders nothing. Unlike Append it does not wait for the
 // plugin when ctx ends.
 func (s *session) call(ctx context.Context, k data.Kind, fill func([]byte) []byte) error {
-	left, err := timeout(ctx)
+	left, err := data.Left(ctx)
 	if err != nil {
 		return err
 	}
@@ -275,7 +264,7 @@ func (s *session) call(ctx context.Context, k data.Kind, fill func([]byte) []byt
 
 // append is Replicator.Append.
 func (s *session) append(ctx context.Context, p *replication.Pending, sink replication.Sink) error {
-	left, err := timeout(ctx)
+	left, err := data.Left(ctx)
 	if err != nil {
 		return err
 	}

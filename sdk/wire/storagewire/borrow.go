@@ -109,10 +109,7 @@ func (b *Borrower) serve() error {
 // ask sends the request in out, which it takes, and waits for the answer.
 func (b *Borrower) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, error) {
 	defer data.GiveBuffer(out)
-	left, err := timeout(ctx)
-	if err == nil {
-		err = ctx.Err()
-	}
+	left, err := data.Left(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ func FuzzHostSide(f *testing.F) {
 			c.read.open(said{bytes.NewReader(in)})
 			c.resumed.Store(true)
 			s.cur.Store(c)
-			s.phase.Store(phaseRunning)
+			_ = s.life.Start(func(run func()) error { run(); return nil })
 			s.st.state.Damaged = nil
 			return s, c
 		}

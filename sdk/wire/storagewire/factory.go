@@ -2,12 +2,11 @@ package storagewire
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/proxy"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -52,7 +51,7 @@ func (h *host) build(ctx context.Context, p storage.Params, raw plugin.Raw) (sto
 	if err != nil {
 		return nil, err
 	}
-	if err := h.agree(d.Facets, caps); err != nil {
+	if err := proxy.Agree(wire.Storage, h.name, d.Facets, caps.GetFacets()); err != nil {
 		return nil, err
 	}
 	return newStore(h, p, raw, caps), nil
@@ -66,13 +65,4 @@ func (h *host) probe(ctx context.Context, r *storagepb.ProbeRequest) (*storagepb
 	defer proc.Release(true)
 	a, err := storagepb.NewStorageClient(proc.Conn()).Probe(ctx, r)
 	return a.GetCapabilities(), wire.FromRPC(ctx, err, a.GetFailure())
-}
-
-// agree holds what an instance offers against what was described.
-func (h *host) agree(described []string, c *storagepb.Capabilities) error {
-	if !slices.Equal(described, c.GetFacets()) {
-		return fmt.Errorf("%w: storage plugin %q describes itself with the facets %q, but an instance offers %q; this is a fault of the plugin",
-			plugin.ErrUnavailable, h.name, described, c.GetFacets())
-	}
-	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -28,19 +27,6 @@ func (l *logConn) open(c io.ReadWriteCloser) {
 	l.send.Conn, l.in = c, data.NewReader(c, kindEvent)
 }
 
-// timeout is what remains of a context's time, 0 without a deadline.
-func timeout(ctx context.Context) (int64, error) {
-	d, ok := ctx.Deadline()
-	if !ok {
-		return 0, nil
-	}
-	left := time.Until(d)
-	if left <= 0 {
-		return 0, context.DeadlineExceeded
-	}
-	return int64(left), nil
-}
-
 // Append implements storage.Store.
 func (s *store) Append(ctx context.Context, b *storage.Batch) error {
 	s.log.Lock()
@@ -48,7 +34,7 @@ func (s *store) Append(ctx context.Context, b *storage.Batch) error {
 	c, err := s.writing(ctx)
 	var left int64
 	if err == nil {
-		left, err = timeout(ctx)
+		left, err = data.Left(ctx)
 	}
 	if err != nil {
 		b.Done()
@@ -157,7 +143,7 @@ func writeError(err error) error {
 // change does a call whose body is in log.out; store.log is held. When ctx ends,
 // the plugin is told, and what it says is the outcome.
 func (c *session) change(ctx context.Context, k data.Kind) error {
-	left, err := timeout(ctx)
+	left, err := data.Left(ctx)
 	if err != nil {
 		return err
 	}

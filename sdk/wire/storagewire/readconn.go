@@ -52,7 +52,7 @@ func (c *call) Release() { c.release() }
 // ctx ends first, the plugin is told and nobody waits for it.
 func (c *session) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, error) {
 	defer data.GiveBuffer(out)
-	left, err := timeout(ctx)
+	left, err := data.Left(ctx)
 	if err != nil {
 		return nil, err
 	}

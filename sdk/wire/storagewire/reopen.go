@@ -13,6 +13,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/proxy"
 )
 
 // When a process dies its session is over. lose keeps what was brought and not
@@ -102,7 +103,7 @@ func (r reopener) Reopened(ctx context.Context) error {
 func (r reopener) wait(ctx context.Context, look func(*away) (bool, error)) error {
 	a := &r.s.away
 	for {
-		if r.s.phase.Load() != phaseRunning {
+		if !r.s.life.Running() {
 			return storage.ErrNotRunning
 		}
 		a.mu.Lock()
@@ -167,8 +168,6 @@ const (
 
 func (s *store) reopen() {
 	pause := firstPause
-	timer := s.p.Clock.NewTimer(pause)
-	defer timer.Stop()
 	began := s.p.Clock.Now()
 	for n := 1; ; n++ {
 		c, st, err := s.connect(s.ctx)
@@ -195,13 +194,10 @@ func (s *store) reopen() {
 		s.p.Logger.Warn("the store cannot be opened again; trying further", "plugin", s.h.name, "next", pause, "error", err)
 		s.cur.Load().cause.Store(&err)
 		s.away.change(func(a *away) { a.vain = err })
-		timer.Reset(pause)
-		pause = min(2*pause, mostPause)
-		select {
-		case <-timer.C():
-		case <-s.ctx.Done():
+		if !proxy.Pause(s.ctx, s.p.Clock, pause, nil, nil) {
 			return
 		}
+		pause = min(2*pause, mostPause)
 	}
 }
 

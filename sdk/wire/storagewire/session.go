@@ -14,6 +14,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/proxy"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -57,7 +58,7 @@ func (s *store) connect(ctx context.Context) (_ *session, st storage.State, err 
 			return "", nil, err
 		}
 		c.id, opened = r.GetInstance(), r
-		return r.GetSocket(), r.GetNonce(), s.h.agree(s.facets.GetFacets(), r.GetCapabilities())
+		return r.GetSocket(), r.GetNonce(), proxy.Agree(wire.Storage, s.h.name, s.facets.GetFacets(), r.GetCapabilities().GetFacets())
 	})
 	switch {
 	case errors.Is(err, data.ErrNoSocket): // a plugin in another language
@@ -94,7 +95,7 @@ func (c *session) shutdown(ctx context.Context) error {
 // drop ends a session that nobody uses.
 func (c *session) drop() {
 	if c.id != 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), lastMoment)
+		ctx, cancel := context.WithTimeout(context.Background(), proxy.LastMoment)
 		_ = c.shutdown(ctx) // so that the directory is not locked when the next one comes
 		cancel()
 	}
@@ -118,7 +119,7 @@ func (c *session) release() { c.released.Do(func() { c.proc.Release(false) }) }
 // opened again. It may be called by a receiver of an event.
 func (c *session) gone(why error) error {
 	s := c.s
-	if s.phase.Load() == phaseStopped {
+	if s.life.Stopped() {
 		return storage.ErrNotRunning
 	}
 	err := fmt.Errorf("the process of storage plugin %q is gone: %w: %w", s.h.name, plugin.ErrUnavailable, why)
@@ -205,7 +206,7 @@ func (c *session) deliver(seq uint64, tell func()) bool {
 			_ = c.gone(fmt.Errorf("%w: event %d came, and %d did not within %v", data.ErrFrame, seq, missing, eventTime))
 		}).Stop()
 	}
-	for c.told+1 < seq && c.cause.Load() == nil && s.phase.Load() == phaseRunning {
+	for c.told+1 < seq && c.cause.Load() == nil && s.life.Running() {
 		s.told.turn.Wait()
 	}
 	if c.told+1 < seq {

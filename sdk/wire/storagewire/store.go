@@ -2,16 +2,15 @@ package storagewire
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/proxy"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -20,13 +19,6 @@ var (
 	_ storage.RawLog    = rawLog{}
 	_ storage.Retention = retention{}
 	_ storage.KeyIndex  = keyIndex{}
-)
-
-// phase of a store's life.
-const (
-	phaseNew int32 = iota
-	phaseRunning
-	phaseStopped
 )
 
 // store is the host's proxy of a store in a plugin process, and of those that
@@ -42,14 +34,10 @@ type store struct {
 	caps   storage.Capabilities
 	facets *storagepb.Capabilities
 
-	life  sync.Mutex // Start and Shutdown
-	phase atomic.Int32
+	life  *proxy.Life
 	ctx   context.Context // ends with Shutdown
 	stop  context.CancelFunc
-	down  chan struct{} // closed when it is shut down; nil before Shutdown
-	// downErr is how that went; written before down is closed.
-	downErr error
-	tasks   struct {
+	tasks struct {
 		sync.Mutex
 		closed bool
 		sync.WaitGroup
@@ -86,7 +74,7 @@ type waiting struct {
 }
 
 func newStore(h *host, p storage.Params, raw plugin.Raw, c *storagepb.Capabilities) *store {
-	s := &store{h: h, p: p, raw: raw, facets: c}
+	s := &store{h: h, p: p, raw: raw, facets: c, life: proxy.NewLife(fmt.Sprintf("storage plugin %q", h.name))}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.told.turn.L = &s.told.Mutex
 	s.away.moved = make(chan struct{})
@@ -122,71 +110,33 @@ func (s *store) State() storage.State {
 
 // Start implements plugin.Component.
 func (s *store) Start(ctx context.Context) error {
-	s.life.Lock()
-	defer s.life.Unlock()
-	if s.phase.Load() != phaseNew {
-		return errors.New("the store was started already")
-	}
-	c, st, err := s.connect(ctx)
-	if err != nil {
-		s.phase.Store(phaseStopped)
-		s.stop()
-		return err
-	}
-	s.st.state = st
-	s.st.ack = acked{tail: st.Tail, published: st.Published, written: st.Tail}
-	s.told.upTo = st.Published
-	c.resumed.Store(true)
-	s.cur.Store(c)
-	s.phase.Store(phaseRunning)
-	c.tasks.Go(c.reader)
-	return nil
+	return s.life.Start(func(run func()) error {
+		c, st, err := s.connect(ctx)
+		if err != nil {
+			s.stop()
+			return err
+		}
+		s.st.state = st
+		s.st.ack = acked{tail: st.Tail, published: st.Published, written: st.Tail}
+		s.told.upTo = st.Published
+		c.resumed.Store(true)
+		s.cur.Store(c)
+		run()
+		c.tasks.Go(c.reader)
+		return nil
+	})
 }
 
 // Shutdown implements plugin.Component. The process ends with its last store.
 // When ctx ends first, the store still shuts down, and a second Shutdown waits
 // for it.
 func (s *store) Shutdown(ctx context.Context) error {
-	s.life.Lock()
-	if s.phase.CompareAndSwap(phaseRunning, phaseStopped) {
-		s.down = make(chan struct{})
-		go func() {
-			defer close(s.down)
-			s.downErr = s.shutdown(ctx)
-		}()
-	}
-	s.phase.Store(phaseStopped)
-	down := s.down
-	s.life.Unlock()
-	if down == nil {
-		return nil
-	}
-	select {
-	case <-down:
-		return s.downErr
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return s.life.Shutdown(ctx, func() error { return s.shutdown(ctx) })
 }
 
-// lastMoment is what a process gets to close a store after the context of
-// Shutdown has ended; then its connections are cut.
-const lastMoment = 10 * time.Second
-
 func (s *store) shutdown(ctx context.Context) error {
-	// Not with ctx itself: the process would never hear of the call, keep the
-	// store open and locked, and serve other stores for as long as it likes.
-	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() {
-		t := s.p.Clock.NewTimer(lastMoment)
-		defer t.Stop()
-		select {
-		case <-t.C():
-			cancel()
-		case <-call.Done():
-		}
-	})()
+	call, done := proxy.WithLastMoment(ctx, s.p.Clock)
+	defer done()
 	s.stop()
 	s.tasks.Lock()
 	s.tasks.closed = true
@@ -210,7 +160,7 @@ func (s *store) shutdown(ctx context.Context) error {
 
 // serving gives the session for a call that changes nothing.
 func (s *store) serving(ctx context.Context) (*session, error) {
-	if s.phase.Load() != phaseRunning {
+	if !s.life.Running() {
 		return nil, storage.ErrNotRunning
 	}
 	c := s.cur.Load()

@@ -7,16 +7,15 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/proxy"
 	"github.com/hardpointmq/hardpoint/sdk/wire/transportwire/transportpb"
 )
 
@@ -65,11 +64,7 @@ func (t *remote) connect(ctx context.Context) (_ *link, err error) {
 			return "", nil, err
 		}
 		l.id = r.GetInstance()
-		if !slices.Equal(t.facets, r.GetFacets()) {
-			return "", nil, fmt.Errorf("%w: transport plugin %q describes itself with the facets %q, but an instance offers %q; this is a fault of the plugin",
-				plugin.ErrUnavailable, t.h.name, t.facets, r.GetFacets())
-		}
-		return r.GetSocket(), r.GetNonce(), nil
+		return r.GetSocket(), r.GetNonce(), proxy.Agree(wire.Transport, t.h.name, t.facets, r.GetFacets())
 	})
 	if err != nil {
 		return nil, err
@@ -86,14 +81,10 @@ func (t *remote) connect(ctx context.Context) (_ *link, err error) {
 	return l, nil
 }
 
-// lastMoment is what a process gets to end an instance after the context for that
-// has ended; then its connections are cut.
-const lastMoment = 10 * time.Second
-
 // abandon gives back what a connect that failed took.
 func (l *link) abandon(ctx context.Context) {
 	if l.id != 0 {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastMoment)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), proxy.LastMoment)
 		defer cancel()
 		_, _ = l.call.Shutdown(ctx, &transportpb.ShutdownRequest{Instance: l.id})
 	}

@@ -13,14 +13,8 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/proxy"
 	"github.com/hardpointmq/hardpoint/sdk/wire/transportwire/transportpb"
-)
-
-// phase of a transport's life.
-const (
-	phaseNew int32 = iota
-	phaseRunning
-	phaseStopped
 )
 
 // remote is the host's proxy of a transport in a plugin process.
@@ -30,14 +24,10 @@ type remote struct {
 	raw    plugin.Raw
 	facets []string
 
-	life  sync.Mutex // Start and Shutdown
-	phase atomic.Int32
-	down  chan struct{} // closed when it is shut down; nil before Shutdown
-	// downErr is how that went; written before down is closed.
-	downErr error
-	ctx     context.Context // ends with the transport
-	cancel  context.CancelFunc
-	keeper  sync.WaitGroup
+	life   *proxy.Life
+	ctx    context.Context // ends with the transport
+	cancel context.CancelFunc
+	keeper sync.WaitGroup
 
 	last  atomic.Uint64 // number of a listener or dial
 	dials struct {
@@ -57,7 +47,7 @@ var (
 )
 
 func newRemote(h *host, p transport.Params, raw plugin.Raw, facets []string) *remote {
-	t := &remote{h: h, set: p.Settings, raw: raw, facets: facets}
+	t := &remote{h: h, set: p.Settings, raw: raw, facets: facets, life: proxy.NewLife(fmt.Sprintf("transport plugin %q", h.name))}
 	t.dials.unsent = map[transport.Limits]*atomic.Int64{}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
@@ -73,46 +63,24 @@ func (t *remote) Capabilities() (c transport.Capabilities) {
 
 // Start implements [plugin.Component].
 func (t *remote) Start(ctx context.Context) error {
-	t.life.Lock()
-	defer t.life.Unlock()
-	if t.phase.Load() != phaseNew {
-		return errors.New("the transport was started already")
-	}
-	l, err := t.connect(ctx)
-	if err != nil {
-		return err
-	}
-	t.mu.Lock()
-	t.cur = l
-	t.mu.Unlock()
-	t.phase.Store(phaseRunning)
-	t.keeper.Go(func() { t.keep(l) })
-	return nil
+	return t.life.Start(func(run func()) error {
+		l, err := t.connect(ctx)
+		if err != nil {
+			return err
+		}
+		t.mu.Lock()
+		t.cur = l
+		t.mu.Unlock()
+		run()
+		t.keeper.Go(func() { t.keep(l) })
+		return nil
+	})
 }
 
 // Shutdown implements [plugin.Component]. When ctx ends first, the transport
 // still shuts down, and a second Shutdown waits for it.
 func (t *remote) Shutdown(ctx context.Context) error {
-	t.life.Lock()
-	if t.phase.CompareAndSwap(phaseRunning, phaseStopped) {
-		t.down = make(chan struct{})
-		go func() {
-			defer close(t.down)
-			t.downErr = t.shutdown(ctx)
-		}()
-	}
-	t.phase.Store(phaseStopped)
-	down := t.down
-	t.life.Unlock()
-	if down == nil {
-		return nil
-	}
-	select {
-	case <-down:
-		return t.downErr
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return t.life.Shutdown(ctx, func() error { return t.shutdown(ctx) })
 }
 
 func (t *remote) shutdown(ctx context.Context) error {
@@ -132,17 +100,8 @@ func (t *remote) shutdown(ctx context.Context) error {
 // allow.
 func (t *remote) stop(ctx context.Context, l *link) error {
 	l.ending.Store(true)
-	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() {
-		timer := t.set.Clock.NewTimer(lastMoment)
-		defer timer.Stop()
-		select {
-		case <-timer.C():
-			cancel()
-		case <-call.Done():
-		}
-	})()
+	call, done := proxy.WithLastMoment(ctx, t.set.Clock)
+	defer done()
 	var err error
 	select {
 	case <-l.over:
@@ -159,7 +118,7 @@ var errTLS = errors.New("a tls.Config does not cross to the process of a transpo
 
 // current is the link for a call, or why there is none.
 func (t *remote) current() (*link, error) {
-	if t.phase.Load() != phaseRunning {
+	if !t.life.Running() {
 		return nil, transport.ErrNotRunning
 	}
 	t.mu.Lock()
@@ -191,7 +150,7 @@ func (t *remote) Serve(ctx context.Context, l transport.Listen, s transport.Serv
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.phase.Load() != phaseRunning {
+	if !t.life.Running() {
 		return nil, fail(transport.ErrNotRunning) // the link ends, and the listener with it
 	}
 	if t.cur != link {
@@ -259,19 +218,9 @@ const (
 	lastBackoff  = 10 * time.Second
 )
 
-// sleep is false when the transport ended first, or one of the channels was
-// closed; they may be nil.
+// sleep is proxy.Pause until the transport ends.
 func (t *remote) sleep(d time.Duration, over, retired <-chan struct{}) bool {
-	timer := t.set.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return true
-	case <-over:
-	case <-retired:
-	case <-t.ctx.Done():
-	}
-	return false
+	return proxy.Pause(t.ctx, t.set.Clock, d, over, retired)
 }
 
 // keep has a process there for as long as the transport lives.
@@ -357,7 +306,7 @@ func (t *remote) toMove() (all []*listener) {
 func (t *remote) serveAgain(l *link) {
 	for wait := time.Millisecond; ; wait = min(2*wait, lastBackoff) {
 		for _, ln := range t.toMove() {
-			ctx, cancel := context.WithTimeout(t.ctx, lastMoment)
+			ctx, cancel := context.WithTimeout(t.ctx, proxy.LastMoment)
 			err := ln.move(ctx, l)
 			cancel()
 			if err != nil && wait > firstBackoff && t.ctx.Err() == nil {
@@ -398,7 +347,7 @@ func (t *remote) replace(old *link) *link {
 	_ = t.sleep(handOver, old.over, nil)
 	cancel()
 	drains.Wait()
-	ctx, cancel = context.WithTimeout(context.WithoutCancel(t.ctx), lastMoment)
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(t.ctx), proxy.LastMoment)
 	defer cancel()
 	if err := t.stop(ctx, old); err != nil {
 		t.set.Logger.Warn("the old process of a transport did not stop as it should", "plugin", t.h.name, "error", err)

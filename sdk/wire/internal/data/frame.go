@@ -4,12 +4,14 @@
 package data
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"sync"
+	"time"
 )
 
 // Kind is what a frame is; the protocol of each data socket has its own, from 1
@@ -194,4 +196,17 @@ func ReadBody(b []byte, in io.Reader, n int) ([]byte, error) {
 		n -= step
 	}
 	return b, nil
+}
+
+// Left is what remains of a context's time in nanoseconds, 0 without a deadline. The
+// error is that of a context that is over.
+func Left(ctx context.Context) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	d, ok := ctx.Deadline()
+	if !ok {
+		return 0, nil
+	}
+	return max(int64(time.Until(d)), 1), nil
 }

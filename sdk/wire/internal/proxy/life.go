@@ -1,0 +1,128 @@
+// Package proxy is what the proxies of plugins, in the host, have in common.
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
+)
+
+// phase of a Life.
+const (
+	fresh int32 = iota
+	running
+	stopped
+)
+
+// Life is that of a component: it is started once at most, and shut down once however
+// often that is asked for. Make it with [NewLife]. Safe for concurrent use.
+type Life struct {
+	what  string
+	mu    sync.Mutex // Start and Shutdown
+	phase atomic.Int32
+	down  chan struct{} // closed when it is shut down; nil before
+	err   error         // how that went; written before down is closed
+}
+
+// NewLife makes the Life of what errors call what.
+func NewLife(what string) *Life { return &Life{what: what} }
+
+// Running reports whether the component takes calls.
+func (l *Life) Running() bool { return l.phase.Load() == running }
+
+// Stopped reports whether Shutdown was called, or Start failed.
+func (l *Life) Stopped() bool { return l.phase.Load() == stopped }
+
+// Start calls f, which calls run as soon as the component takes calls: Running is true
+// from then on. f's error is returned, and is the end. A second Start is an error.
+func (l *Life) Start(f func(run func()) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase.Load() != fresh {
+		return fmt.Errorf("the %s was started already", l.what)
+	}
+	err := f(func() { l.phase.Store(running) })
+	if err != nil {
+		l.phase.Store(stopped)
+	}
+	return err
+}
+
+// Shutdown calls f beside the caller, once, if the component runs, and returns its
+// error. When ctx ends first, it returns ctx's error, f goes on, and a second Shutdown
+// waits for it. Stopped is true when f is called.
+func (l *Life) Shutdown(ctx context.Context, f func() error) error {
+	l.mu.Lock()
+	if l.phase.Swap(stopped) == running {
+		l.down = make(chan struct{})
+		go func() {
+			defer close(l.down)
+			l.err = f()
+		}()
+	}
+	down := l.down
+	l.mu.Unlock()
+	if down == nil {
+		return nil
+	}
+	select {
+	case <-down:
+		return l.err
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the %s to shut down: %w", l.what, ctx.Err())
+	}
+}
+
+// LastMoment is what a process gets to end an instance after the context for that
+// has ended; then its connections are cut.
+const LastMoment = 10 * time.Second
+
+// WithLastMoment gives a context that ends [LastMoment] after ctx does: with ctx itself
+// a process would never hear of a call that shuts something down, and would keep it
+// for as long as it likes. done releases it.
+func WithLastMoment(ctx context.Context, clock plugin.Clock) (call context.Context, done func()) {
+	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		t := clock.NewTimer(LastMoment)
+		defer t.Stop()
+		select {
+		case <-t.C():
+			cancel()
+		case <-call.Done():
+		}
+	})
+	return call, func() {
+		stop()
+		cancel()
+	}
+}
+
+// Pause waits for d. It is false when ctx ended first, or one of the channels was
+// closed, which may be nil.
+func Pause(ctx context.Context, clock plugin.Clock, d time.Duration, or, either <-chan struct{}) bool {
+	t := clock.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C():
+		return true
+	case <-ctx.Done():
+	case <-or:
+	case <-either:
+	}
+	return false
+}
+
+// Agree holds what an instance offers against what its plugin described. The error
+// matches plugin.ErrUnavailable.
+func Agree(kind, name string, described, offered []string) error {
+	if !slices.Equal(described, offered) {
+		return fmt.Errorf("%w: %s plugin %q describes itself with the facets %q, but an instance offers %q; this is a fault of the plugin",
+			plugin.ErrUnavailable, kind, name, described, offered)
+	}
+	return nil
+}
