@@ -252,11 +252,12 @@ func CodeOf(err error) int32 {
 	if fe := (*command.FieldError)(nil); errors.As(err, &fe) {
 		return command.RespInvalidParameter
 	}
-	if c, ok := codes[api.IDOf(err)]; ok {
-		return c
-	}
-	if errors.Is(err, plugin.ErrUnavailable) { // a store that is away: it comes back
+	id := api.IDOf(err)
+	if id == api.SystemError && errors.Is(err, plugin.ErrUnavailable) { // a store that is away: it comes back
 		return command.RespServiceNotAvailable
+	}
+	if c, ok := codes[id]; ok {
+		return c
 	}
 	return command.RespSystemError
 }

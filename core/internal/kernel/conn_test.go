@@ -2,14 +2,18 @@ package kernel_test
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/plugin"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,6 +31,21 @@ func TestPanicIsAnswered(t *testing.T) {
 		require.Contains(t, r.Remark, "a bug")
 		require.True(t, e.HasLog("level=ERROR", "a bug"))
 		require.Zero(t, c.Send(enginetest.Message{Topic: "T", Body: "x"}).Code)
+	}
+}
+
+// A store that is away comes back: clients try again. What has an identity keeps it.
+func TestCodeOf(t *testing.T) {
+	away := fmt.Errorf("reading T/0 at 0: %w", plugin.ErrUnavailable)
+	for want, errs := range map[int32][]error{
+		command.RespServiceNotAvailable: {plugin.ErrUnavailable, away, &api.Error{ID: api.SystemError, Text: "T", Err: away}},
+		command.RespTopicNotExist:       {&api.Error{ID: api.TopicNotExist, Err: away}},
+		command.RespSystemError:         {errors.New("a fault"), &api.Error{ID: api.SystemError}, &api.Error{ID: "OF_A_PLUGIN"}},
+		command.RespInvalidParameter:    {&command.FieldError{}},
+	} {
+		for _, err := range errs {
+			require.Equal(t, want, kernel.CodeOf(err), "%v", err)
+		}
 	}
 }
 
