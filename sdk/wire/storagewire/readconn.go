@@ -20,10 +20,46 @@ type readConn struct {
 	mu   sync.Mutex
 	wait map[uint64]*call
 	over error // no answer will come
+	// abandoned calls are those whose answers nobody waits for; at most mostAbandoned.
+	abandoned map[uint64]struct{}
 }
 
+// mostAbandoned bounds what a plugin costs that does not answer what was cancelled.
+// From then on answers to unknown calls are no fault.
+const mostAbandoned = 1024
+
 func (r *readConn) open(c io.ReadWriteCloser) {
-	r.send.Conn, r.wait = c, map[uint64]*call{}
+	r.send.Conn, r.wait, r.abandoned = c, map[uint64]*call{}, map[uint64]struct{}{}
+}
+
+// abandon gives a call up; false when its answer is there.
+func (r *readConn) abandon(id uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, mine := r.wait[id]; !mine {
+		return false
+	}
+	delete(r.wait, id)
+	if len(r.abandoned) < mostAbandoned {
+		r.abandoned[id] = struct{}{}
+	}
+	return true
+}
+
+// answered gives the call that an answer is to, nil if it was abandoned. An answer
+// to no call at all is an error: another call would wait for it for ever.
+func (r *readConn) answered(h *data.Head) (*call, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a, ok := r.wait[h.ID]
+	delete(r.wait, h.ID)
+	if !ok {
+		if _, ok = r.abandoned[h.ID]; !ok && len(r.abandoned) < mostAbandoned {
+			return nil, fmt.Errorf("%w: answer %d of kind %d to no call", data.ErrFrame, h.ID, h.Kind)
+		}
+		delete(r.abandoned, h.ID)
+	}
+	return a, nil
 }
 
 // call waits for an answer; body is its own then.
@@ -73,11 +109,7 @@ func (c *session) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, err
 	select {
 	case <-a.done:
 	case <-ctx.Done():
-		r.mu.Lock()
-		_, mine := r.wait[id]
-		delete(r.wait, id)
-		r.mu.Unlock()
-		if mine {
+		if r.abandon(id) {
 			a.release()
 			c.cancel(id, 0)
 			return nil, ctx.Err()
@@ -136,17 +168,19 @@ func (c *session) readAnswers() error {
 		if err != nil {
 			return err
 		}
-		if h.Kind == kindEvent {
+		switch h.Kind {
+		case kindEvent:
 			if err := c.readOneEvent(in, &h); err != nil {
 				return err
 			}
 			continue
+		case kindDone, kindFailed:
+		default:
+			return fmt.Errorf("%w: kind %d in answer %d", data.ErrFrame, h.Kind, h.ID)
 		}
-		r.mu.Lock()
-		a := r.wait[h.ID]
-		delete(r.wait, h.ID)
-		r.mu.Unlock()
+		a, err := r.answered(&h)
 		switch {
+		case err != nil:
 		case a == nil: // nobody waits any more
 			_, err = in.Discard(int(h.Size))
 		default:

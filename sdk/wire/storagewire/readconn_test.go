@@ -1,0 +1,107 @@
+package storagewire
+
+import (
+	"context"
+	"io"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
+)
+
+// overPipe is a session whose other end of the read connection the test has.
+func overPipe(t *testing.T) (*store, *session, net.Conn) {
+	t.Helper()
+	s := newStore(&host{name: "piped"}, storage.Params{Settings: plugin.Settings{}.WithDefaults()}, nil, &storagepb.Capabilities{})
+	s.tasks.closed = true // a session that is over has no successor
+	ours, theirs := net.Pipe()
+	log, _ := net.Pipe()
+	c := &session{s: s, proc: mute{}}
+	c.log.open(log)
+	c.read.open(ours)
+	s.cur.Store(c)
+	s.phase.Store(phaseRunning)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.reader()
+	}()
+	t.Cleanup(func() {
+		_ = theirs.Close()
+		<-done
+		c.tasks.Wait()
+	})
+	return s, c, theirs
+}
+
+// nextCall reads a request.
+func nextCall(t *testing.T, c io.Reader) data.Head {
+	t.Helper()
+	var b [data.HeadSize]byte
+	_, err := io.ReadFull(c, b[:])
+	require.NoError(t, err)
+	h, err := data.ParseHead(b[:], kindEvent)
+	require.NoError(t, err)
+	_, err = io.CopyN(io.Discard, c, int64(h.Size))
+	require.NoError(t, err)
+	return h
+}
+
+// TestAnswerToNoCall: whoever asked for what was answered to nobody would wait for
+// ever, so the process is given up.
+func TestAnswerToNoCall(t *testing.T) {
+	nothing := putChunk(nil, "", &storage.Chunk{})
+	for name, answer := range map[string]func(id uint64) []byte{
+		"another call": func(id uint64) []byte { return frame(kindDone, id+1, nothing) },
+		"twice": func(id uint64) []byte {
+			return append(frame(kindDone, id-1, nothing), frame(kindDone, id-1, nothing)...)
+		},
+		"no answer": func(id uint64) []byte { return frame(kindRead, id, nothing) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c, plug := overPipe(t)
+			got := make(chan error, 2)
+			for range 2 {
+				go func() { got <- s.Read(context.Background(), storage.ReadRequest{}, &storage.Chunk{}) }()
+			}
+			first, second := nextCall(t, plug), nextCall(t, plug)
+			_, err := plug.Write(answer(max(first.ID, second.ID)))
+			require.True(t, err == nil || c.cause.Load() != nil)
+			errs := slices.DeleteFunc([]error{<-got, <-got}, func(err error) bool { return err == nil })
+			require.NotEmpty(t, errs)
+			for _, err := range errs {
+				require.ErrorIs(t, err, plugin.ErrUnavailable)
+			}
+			require.ErrorIs(t, *c.cause.Load(), data.ErrFrame)
+		})
+	}
+}
+
+// TestAnswerThatIsLate: nobody waits for it, and it hurts nobody.
+func TestAnswerThatIsLate(t *testing.T) {
+	s, c, plug := overPipe(t)
+	nothing := putChunk(nil, "", &storage.Chunk{})
+	got := make(chan error, 1)
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { got <- s.Read(ctx, storage.ReadRequest{}, &storage.Chunk{}) }()
+		late := nextCall(t, plug)
+		cancel()
+		require.Equal(t, late.ID, nextCall(t, plug).ID, "it is cancelled")
+		require.ErrorIs(t, <-got, context.Canceled)
+		_, err := plug.Write(frame(kindDone, late.ID, nothing))
+		require.NoError(t, err)
+		go func() { got <- s.Read(context.Background(), storage.ReadRequest{}, &storage.Chunk{}) }()
+		_, err = plug.Write(frame(kindDone, nextCall(t, plug).ID, nothing))
+		require.NoError(t, err)
+		require.NoError(t, <-got)
+	}
+	require.Empty(t, c.read.abandoned)
+	require.Nil(t, c.cause.Load())
+}
