@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -126,4 +128,17 @@ func TestHostStopped(t *testing.T) {
 	}
 	require.NoError(t, in.Close())
 	require.NoError(t, cmd.Wait())
+}
+
+// TestNoFile: what has a name and is no file is refused. Reading a pipe that nobody
+// writes to would never end.
+func TestNoFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(path, 0o700))
+	for _, checksum := range []string{"", strings.Repeat("ab", 32)} {
+		f := external.Storage(memory.Name, external.Command{Path: path, Checksum: checksum}, external.Options{})
+		_, err := f.Describe(t.Context(), nil)
+		require.ErrorIs(t, err, plugin.ErrUnavailable)
+		require.ErrorContains(t, err, "pipe is no file, its mode is prwx------")
+	}
 }

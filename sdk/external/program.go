@@ -24,11 +24,18 @@ type program struct {
 	file *os.File // of a pinned one: what was hashed; else nil
 }
 
+// noFile are the kinds of what has a name and is no file; reading some of them
+// does not end.
+const noFile = fs.ModeNamedPipe | fs.ModeSocket | fs.ModeDevice
+
 // openProgram finds the program of a command, and holds it against its checksum.
 func openProgram(c Command) (*program, error) {
 	path, err := exec.LookPath(c.Path)
 	if err != nil {
 		return nil, diagnose(c.Path, err)
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode()&noFile != 0 {
+		return nil, fmt.Errorf("%s is no file, its mode is %v", path, info.Mode())
 	}
 	p := &program{path: path}
 	if c.Checksum == "" {
