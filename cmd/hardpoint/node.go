@@ -63,13 +63,14 @@ func nodeCommand(p *program, mode config.Mode, short, long string) *cobra.Comman
 
 // serve runs the node until a signal comes or ctx ends.
 func (n *node) serve(ctx context.Context, p *program) error {
+	hangups := n.hangups()
 	app, err := wiring.New(n.options(), parts(n)...)
 	if err != nil {
 		return err
 	}
 	ctx, stop := n.untilSignal(ctx)
 	defer stop()
-	defer n.onHangup(ctx)()
+	defer n.onHangup(ctx, hangups)()
 	err = app.Run(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		n.log.Info("stopped while starting")

@@ -46,21 +46,29 @@ func commandNow(c *config.Config, self, which string) (external.Command, bool) {
 	return ownCommand(self, kind, name), c.PluginProcess(kind, name)
 }
 
-// onHangup replaces the processes of plugins at each SIGHUP, until the returned
-// function is called. A node without any leaves the signal as it is: it ends the
-// process when its terminal goes.
-func (n *node) onHangup(ctx context.Context) (stop func()) {
-	if len(n.upgrades) == 0 {
-		return func() {}
+// hangups takes SIGHUP from here on until the process ends, so that none ends it
+// while its first plugins are launched or while it stops. A node without plugins
+// that are processes leaves the signal as it is, which is nil: it ends the process
+// when its terminal goes.
+func (n *node) hangups() <-chan os.Signal {
+	own := n.Config.Store.Process || slices.Contains(slices.Collect(maps.Values(n.Config.Processes)), true)
+	if !own && len(n.Config.Programs) == 0 {
+		return nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)
+	return c
+}
+
+// onHangup replaces the processes of plugins at each of the signals, until the
+// returned function is called.
+func (n *node) onHangup(ctx context.Context, hangups <-chan os.Signal) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
 		for {
 			select {
-			case <-c:
+			case <-hangups:
 				n.upgrade(ctx)
 			case <-ctx.Done():
 				return
@@ -68,7 +76,6 @@ func (n *node) onHangup(ctx context.Context) (stop func()) {
 		}
 	})
 	return func() {
-		signal.Stop(c)
 		cancel()
 		done.Wait()
 	}
@@ -93,7 +100,11 @@ func (n *node) upgrade(ctx context.Context) {
 			n.log.Warn("the program of a plugin is not replaced: by the configuration it is no process any more, which takes a restart", "plugin", which)
 			continue
 		}
-		if err := n.upgrades[which].Replace(ctx, cmd); err != nil {
+		err := n.upgrades[which].Replace(ctx, cmd)
+		if ctx.Err() != nil {
+			return // the node stops
+		}
+		if err != nil {
 			kind, name, _ := strings.Cut(which, ".")
 			n.log.Error("the program of a plugin is not replaced, the old one goes on", "plugin", which, "error", l.Config.PluginError(kind, name, err))
 			continue

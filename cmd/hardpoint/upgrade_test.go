@@ -134,3 +134,32 @@ func TestHangupReplacesOwnProcesses(t *testing.T) {
 	verify(t, s, 300)
 	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
 }
+
+// TestHangupAtAnyTime: a SIGHUP does not end a broker that has programs, neither
+// when it comes while the first one is launched (which sends it here) nor while
+// the broker stops.
+func TestHangupAtAnyTime(t *testing.T) {
+	self, err := exec.LookPath("hardpoint")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	script := fmt.Sprintf("#!/bin/sh\nif mkdir %s/once 2>/dev/null; then kill -HUP $PPID; fi\nexec %s plugin serve allocate circle\n", dir, self)
+	require.NoError(t, os.WriteFile(program, []byte(script), 0o700))
+	file := filepath.Join(dir, "c.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("storage: memory\nplugins:\n  allocate:\n    circle:\n      path: "+program+"\n"), 0o600))
+	s := standalone(t, filepath.Join(dir, "data"), "--config", file)
+	require.DirExists(t, filepath.Join(dir, "once"))
+	require.Eventually(t, func() bool { return strings.Contains(s.text(), `"the program of a plugin is replaced"`) }, patience, 10*time.Millisecond)
+
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	require.Eventually(t, func() bool {
+		_ = s.cmd.Process.Signal(syscall.SIGHUP)
+		select {
+		case <-s.done:
+			return true
+		default:
+			return false
+		}
+	}, patience, time.Millisecond)
+	require.Equal(t, exitOK, s.exit(t), s.text())
+}
