@@ -443,10 +443,14 @@ func (s *session) place(h *data.Head, body []byte) error {
 		return seq.Open(o.term, storage.State{Segment: o.segment, Published: o.tail, Tail: o.tail, LastStoreTime: o.lastStoreTime}, o.ends)
 	case kindMoved:
 		m, err := readMoved(body)
-		if err == nil {
-			seq.Adopt(m.tail, m.last, m.ends)
+		if err != nil {
+			return err
 		}
-		return err
+		if seq.Segment() == 0 {
+			return fmt.Errorf("%w: it places records before it opened its Sequencer; %w", data.ErrFrame, errPlugin)
+		}
+		seq.Adopt(m.tail, m.last, m.ends)
+		return nil
 	}
 	o, err := s.find(h.ID)
 	if err != nil {
