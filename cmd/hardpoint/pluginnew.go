@@ -52,10 +52,25 @@ type scaffold struct {
 	Python   string   // folder with the package of plugins in Python; empty: it is installed
 }
 
-var scaffoldKinds = []string{wire.Allocate, wire.Storage}
+// scaffoldKinds are the kinds that there are templates of in a language.
+func scaffoldKinds(lang string) []string {
+	var kinds []string
+	for _, k := range pluginKinds() {
+		if _, err := templates.ReadDir(path.Join("templates", lang, k.name)); err == nil {
+			kinds = append(kinds, k.name)
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}
 
 // Serve is the function of sdk/serve for the kind.
 func (s *scaffold) Serve() string { return strings.ToUpper(s.Kind[:1]) + s.Kind[1:] }
+
+// Noun is what a plugin of the kind is.
+func (s *scaffold) Noun() string {
+	return map[string]string{wire.Allocate: "An allocator", wire.Replication: "A replicator", wire.Storage: "A store", wire.Transport: "A transport"}[s.Kind]
+}
 
 // Program is the path of the built plugin in its folder.
 func (s *scaffold) Program() string {
@@ -69,12 +84,12 @@ func (p *program) pluginNew() *cobra.Command {
 	var s scaffold
 	c := &cobra.Command{
 		Use: "new KIND NAME", Short: "Make the folder of a plugin of one's own",
-		Long: "Makes a folder with a plugin that works, its conformance suite, a configuration and a README: a place to begin.\nKIND is allocate or storage, NAME the name by which configurations will choose it.\n\n" +
+		Long: "Makes a folder with a plugin that works, its conformance suite, a configuration and a README: a place to begin.\nKIND is allocate, replication, storage or transport (in Python allocate or storage), NAME the name by which configurations will choose it.\n\n" +
 			"A plugin in Go, and the suite of one in another language, is built against Hardpoint's sources, which are looked for\nabove the working directory and above this program, unless --hardpoint names them.",
 		Args: exactly("KIND", "NAME"),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
-				return scaffoldKinds, cobra.ShellCompDirectiveNoFileComp
+				return scaffoldKinds("go"), cobra.ShellCompDirectiveNoFileComp
 			}
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
@@ -171,17 +186,16 @@ func (s *scaffold) complete() error {
 	}
 	s.Package = strings.ReplaceAll(s.Name, "_", "")
 	switch {
-	case !slices.Contains(scaffoldKinds, s.Kind):
-		return fmt.Errorf("there is no folder to begin a %s plugin with; there is one for %s. Write the factory of package core/%s and serve it as the examples do", s.Kind, strings.Join(scaffoldKinds, " and "), s.Kind)
+	case !slices.Contains(scaffoldLangs(), s.Lang):
+		return fmt.Errorf("there is no folder to begin a plugin in %q with; languages are %s", s.Lang, strings.Join(scaffoldLangs(), " and "))
+	case !slices.Contains(scaffoldKinds(s.Lang), s.Kind):
+		return fmt.Errorf("there is no folder to begin a %s plugin in %s with: the package for %s has %s plugins only; leave --lang out for one in Go", s.Kind, s.Lang, s.Lang, strings.Join(scaffoldKinds(s.Lang), " and "))
 	case !scaffoldName.MatchString(s.Name):
 		return fmt.Errorf("%q is not a plugin's name: lower case letters, digits and underscores, a letter first", s.Name)
 	case slices.Contains(k.names(all), s.Name):
 		return fmt.Errorf("%q is a %s plugin that this program contains; choose another name", s.Name, s.Kind)
-	case token.IsKeyword(s.Package) || slices.Contains([]string{"main", "allocate", "storage", "plugin", "serve", "external", "vfs", "storekit"}, s.Package):
+	case token.IsKeyword(s.Package) || slices.Contains([]string{"main", "allocate", "replication", "storage", "transport", "command", "message", "memory", "plugin", "serve", "external", "vfs", "storekit"}, s.Package):
 		return fmt.Errorf("a Go package cannot be called %s here; choose another name", s.Package)
-	}
-	if _, err := templates.ReadDir(path.Join("templates", s.Lang, s.Kind)); err != nil {
-		return fmt.Errorf("there is no folder to begin a %s plugin in %q with; languages are %s", s.Kind, s.Lang, strings.Join(scaffoldLangs(), " and "))
 	}
 	if s.Dir == "" {
 		s.Dir = s.Name
