@@ -143,16 +143,17 @@ func (i *instance) context(h *data.Head, onLog bool) (ctx context.Context, done 
 	} else {
 		ctx, cancel = context.WithCancel(i.ctx)
 	}
+	id := h.ID // h itself stays off the heap
 	i.calls.Lock()
 	defer i.calls.Unlock()
-	if onLog && i.calls.early == h.ID {
+	if onLog && i.calls.early == id {
 		cancel()
 	}
-	i.calls.cancels[h.ID] = cancel
+	i.calls.cancels[id] = cancel
 	return ctx, func() {
 		cancel()
 		i.calls.Lock()
-		delete(i.calls.cancels, h.ID)
+		delete(i.calls.cancels, id)
 		i.calls.Unlock()
 	}
 }

@@ -73,14 +73,21 @@ func fromLimit(l *storagepb.Limit) storage.Limit {
 }
 
 func toAppend(b *storage.Batch) *storagepb.Append {
-	out := &storagepb.Append{Term: b.Term, At: int64(b.At), Records: b.Buf, Units: toUnits(b.Units)}
+	out := &storagepb.Append{
+		Term: b.Term, At: int64(b.At), Records: b.Buf, Units: toUnits(b.Units),
+		Keys: make([]*storagepb.Key, len(b.Keys)), Groups: make([]*storagepb.Group, len(b.Groups)),
+	}
+	// One piece of memory for all of a kind: there are thousands of them.
+	keys, groups := make([]storagepb.Key, len(b.Keys)), make([]storagepb.Group, len(b.Groups))
 	for i := range b.Keys {
-		k := &b.Keys[i]
-		out.Keys = append(out.Keys, &storagepb.Key{Hash: k.Hash, At: int64(k.At), StoreTime: k.StoreTime})
+		k, x := &b.Keys[i], &keys[i]
+		x.Hash, x.At, x.StoreTime = k.Hash, int64(k.At), k.StoreTime
+		out.Keys[i] = x
 	}
 	for i := range b.Groups {
-		g := &b.Groups[i]
-		out.Groups = append(out.Groups, &storagepb.Group{Bytes: g.Len, Units: g.Units, Keys: g.Keys, NoWait: g.NoWait, Edge: g.Edge})
+		g, x := &b.Groups[i], &groups[i]
+		x.Bytes, x.Units, x.Keys, x.NoWait, x.Edge = g.Len, g.Units, g.Keys, g.NoWait, g.Edge
+		out.Groups[i] = x
 	}
 	return out
 }

@@ -31,7 +31,7 @@ const Scope = "github.com/hardpointmq/hardpoint/core/storage"
 func Store(tp trace.TracerProvider) storagemw.Middleware {
 	tracer := tp.Tracer(Scope)
 	return func(p storage.Params, next storage.Store) storage.Store {
-		t := &spans{tracer: tracer, store: trace.WithAttributes(attribute.String("hardpoint.store", p.Name))}
+		t := &spans{tracer: tracer, store: []trace.SpanStartOption{trace.WithAttributes(attribute.String("hardpoint.store", p.Name))}}
 		s := &store{Base: storagemw.Base{Store: next}, t: t}
 		c := next.Capabilities()
 		s.caps.Survives = c.Survives
@@ -51,20 +51,26 @@ func Store(tp trace.TracerProvider) storagemw.Middleware {
 	}
 }
 
-const opShutdown storagemw.Op = "Shutdown"
+const (
+	// prefix begins the names of spans.
+	prefix     storagemw.Op = "storage."
+	opShutdown storagemw.Op = "Shutdown"
+)
 
 // spans makes the spans of one store.
 type spans struct {
 	tracer trace.Tracer
-	store  trace.SpanStartEventOption
+	store  []trace.SpanStartOption
 }
 
-func (t *spans) start(ctx context.Context, op storagemw.Op) (context.Context, trace.Span) {
-	return t.tracer.Start(ctx, "storage."+string(op), t.store)
+// start begins a span. Its name is a constant, and the options are made once: a call
+// that is not sampled must cost next to nothing.
+func (t *spans) start(ctx context.Context, name storagemw.Op) (context.Context, trace.Span) {
+	return t.tracer.Start(ctx, string(name), t.store...)
 }
 
-func (t *spans) startAt(ctx context.Context, op storagemw.Op, at message.Position) (context.Context, trace.Span) {
-	ctx, span := t.start(ctx, op)
+func (t *spans) startAt(ctx context.Context, name storagemw.Op, at message.Position) (context.Context, trace.Span) {
+	ctx, span := t.start(ctx, name)
 	if span.IsRecording() {
 		span.SetAttributes(attribute.Int64("hardpoint.position", int64(at)))
 	}
@@ -101,17 +107,17 @@ type store struct {
 func (s *store) Capabilities() storage.Capabilities { return s.caps }
 
 func (s *store) Start(ctx context.Context) error {
-	ctx, span := s.t.start(ctx, storagemw.OpStart)
+	ctx, span := s.t.start(ctx, prefix+storagemw.OpStart)
 	return end(span, s.Store.Start(ctx))
 }
 
 func (s *store) Shutdown(ctx context.Context) error {
-	ctx, span := s.t.start(ctx, opShutdown)
+	ctx, span := s.t.start(ctx, prefix+opShutdown)
 	return end(span, s.Store.Shutdown(ctx))
 }
 
 func (s *store) Append(ctx context.Context, b *storage.Batch) error {
-	ctx, span := s.t.startAt(ctx, storagemw.OpAppend, b.At)
+	ctx, span := s.t.startAt(ctx, prefix+storagemw.OpAppend, b.At)
 	if span.IsRecording() { // now: b may be the caller's again after Append
 		span.SetAttributes(attribute.Int("hardpoint.bytes", len(b.Buf)), attribute.Int("hardpoint.records", len(b.Units)))
 	}
@@ -119,12 +125,12 @@ func (s *store) Append(ctx context.Context, b *storage.Batch) error {
 }
 
 func (s *store) Sync(ctx context.Context, to message.Position) error {
-	ctx, span := s.t.startAt(ctx, storagemw.OpSync, to)
+	ctx, span := s.t.startAt(ctx, prefix+storagemw.OpSync, to)
 	return end(span, s.Store.Sync(ctx, to))
 }
 
 func (s *store) Read(ctx context.Context, r storage.ReadRequest, c *storage.Chunk) error {
-	ctx, span := s.t.start(ctx, storagemw.OpRead)
+	ctx, span := s.t.start(ctx, prefix+storagemw.OpRead)
 	err := s.Store.Read(ctx, r, c)
 	took(span, c, err)
 	if span.IsRecording() {
@@ -137,14 +143,14 @@ func (s *store) Read(ctx context.Context, r storage.ReadRequest, c *storage.Chun
 }
 
 func (s *store) Get(ctx context.Context, at []message.Position, c *storage.Chunk) error {
-	ctx, span := s.t.start(ctx, storagemw.OpGet)
+	ctx, span := s.t.start(ctx, prefix+storagemw.OpGet)
 	err := s.Store.Get(ctx, at, c)
 	took(span, c, err)
 	return end(span, err)
 }
 
 func (s *store) Offsets(ctx context.Context, q []storage.OffsetQuery, a *storage.OffsetAnswers) error {
-	ctx, span := s.t.start(ctx, storagemw.OpOffsets)
+	ctx, span := s.t.start(ctx, prefix+storagemw.OpOffsets)
 	return end(span, s.Store.Offsets(ctx, q, a))
 }
 
@@ -154,24 +160,24 @@ type rawLog struct {
 }
 
 func (l *rawLog) ReadLog(ctx context.Context, from message.Position, most int, c *storage.Chunk) error {
-	ctx, span := l.t.startAt(ctx, storagemw.OpReadLog, from)
+	ctx, span := l.t.startAt(ctx, prefix+storagemw.OpReadLog, from)
 	err := l.next.ReadLog(ctx, from, most, c)
 	took(span, c, err)
 	return end(span, err)
 }
 
 func (l *rawLog) Publish(ctx context.Context, upTo message.Position) error {
-	ctx, span := l.t.startAt(ctx, storagemw.OpPublish, upTo)
+	ctx, span := l.t.startAt(ctx, prefix+storagemw.OpPublish, upTo)
 	return end(span, l.next.Publish(ctx, upTo))
 }
 
 func (l *rawLog) Truncate(ctx context.Context, at message.Position) error {
-	ctx, span := l.t.startAt(ctx, storagemw.OpTruncate, at)
+	ctx, span := l.t.startAt(ctx, prefix+storagemw.OpTruncate, at)
 	return end(span, l.next.Truncate(ctx, at))
 }
 
 func (l *rawLog) Reset(ctx context.Context, first message.Position, ends []message.Unit) error {
-	ctx, span := l.t.startAt(ctx, storagemw.OpReset, first)
+	ctx, span := l.t.startAt(ctx, prefix+storagemw.OpReset, first)
 	return end(span, l.next.Reset(ctx, first, ends))
 }
 
@@ -181,18 +187,18 @@ type retention struct {
 }
 
 func (r *retention) Segments(ctx context.Context) ([]storage.Segment, error) {
-	ctx, span := r.t.start(ctx, storagemw.OpSegments)
+	ctx, span := r.t.start(ctx, prefix+storagemw.OpSegments)
 	out, err := r.next.Segments(ctx)
 	return out, end(span, err)
 }
 
 func (r *retention) Expire(ctx context.Context, first message.Position) error {
-	ctx, span := r.t.startAt(ctx, storagemw.OpExpire, first)
+	ctx, span := r.t.startAt(ctx, prefix+storagemw.OpExpire, first)
 	return end(span, r.next.Expire(ctx, first))
 }
 
 func (r *retention) Drop(ctx context.Context, q []message.Queue) error {
-	ctx, span := r.t.start(ctx, storagemw.OpDrop)
+	ctx, span := r.t.start(ctx, prefix+storagemw.OpDrop)
 	return end(span, r.next.Drop(ctx, q))
 }
 
@@ -202,7 +208,7 @@ type keyIndex struct {
 }
 
 func (k *keyIndex) Find(ctx context.Context, q storage.KeyQuery, at []message.Position) ([]message.Position, error) {
-	ctx, span := k.t.start(ctx, storagemw.OpFind)
+	ctx, span := k.t.start(ctx, prefix+storagemw.OpFind)
 	out, err := k.next.Find(ctx, q, at)
 	if span.IsRecording() {
 		span.SetAttributes(attribute.String("hardpoint.topic", q.Topic), attribute.Int("hardpoint.records", len(out)))
@@ -217,6 +223,6 @@ type reopener struct {
 }
 
 func (r *reopener) Reopened(ctx context.Context) error {
-	ctx, span := r.t.start(ctx, storagemw.OpReopened)
+	ctx, span := r.t.start(ctx, prefix+storagemw.OpReopened)
 	return end(span, r.Reopener.Reopened(ctx))
 }

@@ -216,3 +216,22 @@ func TestReopened(t *testing.T) {
 	require.Equal(t, "storage.Reopened", got.name)
 	require.ErrorIs(t, got.err, storage.ErrFailed)
 }
+
+// unsampled is a provider whose spans are one, so that only what the decorator takes
+// counts.
+type unsampled struct{ noop.TracerProvider }
+
+func (unsampled) Tracer(string, ...trace.TracerOption) trace.Tracer { return unsampledTracer{} }
+
+type unsampledTracer struct{ noop.Tracer }
+
+func (unsampledTracer) Start(ctx context.Context, _ string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	return ctx, noop.Span{}
+}
+
+// TestUnsampledIsFree: a store whose calls are not sampled takes no memory for them.
+func TestUnsampledIsFree(t *testing.T) {
+	s := tracing.Store(unsampled{})(storage.Params{}, storagetest.Nop{})
+	ctx, b := t.Context(), &storage.Batch{}
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = s.Append(ctx, b) }))
+}
