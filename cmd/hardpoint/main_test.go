@@ -19,9 +19,12 @@ import (
 	"github.com/hardpointmq/hardpoint/core/adminport"
 	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/internal/bench"
+	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
 	"github.com/hardpointmq/hardpoint/sdk/serve"
 )
@@ -29,7 +32,35 @@ import (
 // TestMain puts this program into the PATH as hardpoint, for scripts and for
 // tests that start processes.
 func TestMain(m *testing.M) {
-	testscript.Main(leakless{m}, map[string]func(){"hardpoint": main, pickyProgram: picky})
+	testscript.Main(leakless{m}, map[string]func(){"hardpoint": main, pickyProgram: picky, stubbornProgram: stubborn})
+}
+
+// stubbornProgram serves a store that does not close.
+const stubbornProgram = "stubborn-store"
+
+func stubborn() { serve.Main(serve.Storage(storagemw.Wrap(memory.NewFactory(), neverCloses))) }
+
+type stubbornStore struct {
+	storagemw.Base
+	started bool
+}
+
+func neverCloses(_ storage.Params, next storage.Store) storage.Store {
+	return &stubbornStore{Base: storagemw.Base{Store: next}}
+}
+
+func (s *stubbornStore) Capabilities() storage.Capabilities { return s.Store.Capabilities() }
+
+func (s *stubbornStore) Start(ctx context.Context) error {
+	s.started = true
+	return s.Base.Start(ctx)
+}
+
+func (s *stubbornStore) Shutdown(ctx context.Context) error {
+	if s.started {
+		select {}
+	}
+	return s.Base.Shutdown(ctx)
 }
 
 // pickyProgram serves the transport remoting, and refuses the configuration of

@@ -230,6 +230,22 @@ func smoke[P, T any](
 	return nil
 }
 
+// ended ends something that was tried, which has its own time for that even when that
+// of ctx is over. What takes longer is left: this program ends soon, and the plugin
+// with it.
+func (k *pluginCheck) ended(ctx context.Context, end func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.timeout)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- end(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // inDir gives the work a folder of its own.
 func inDir(work func(dir string) error) (err error) {
 	dir, err := os.MkdirTemp("", "check-")
@@ -247,7 +263,7 @@ func (k *pluginCheck) store(ctx context.Context, f storage.Factory, _ plugin.Des
 			return fmt.Errorf("open the store: %w", err)
 		}
 		defer func() {
-			if closed := l.Close(context.WithoutCancel(ctx)); closed != nil {
+			if closed := k.ended(ctx, l.Close); closed != nil {
 				err = errors.Join(err, fmt.Errorf("close the store: %w", closed))
 			}
 		}()
@@ -261,8 +277,12 @@ func (k *pluginCheck) store(ctx context.Context, f storage.Factory, _ plugin.Des
 		if err := l.PrepareReads(ctx, 1); err != nil {
 			return fmt.Errorf("append records to read: %w", err)
 		}
-		if n, err := l.Read(ctx); err != nil || n == 0 {
-			return fmt.Errorf("read a record: %d came back: %w", n, err)
+		n, err := l.Read(ctx)
+		if err == nil && n == 0 {
+			err = errors.New("none came back of those that were appended")
+		}
+		if err != nil {
+			return fmt.Errorf("read a record: %w", err)
 		}
 		return nil
 	})
@@ -273,7 +293,9 @@ func (k *pluginCheck) allocator(ctx context.Context, f allocate.Factory, _ plugi
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, allocate.Close(a)) }()
+	defer func() {
+		err = errors.Join(err, k.ended(ctx, func(context.Context) error { return allocate.Close(a) }))
+	}()
 	const queues, members = 8, 3
 	r := allocatebench.Request(queues, members)
 	got, err := a.Allocate(ctx, r)
@@ -309,12 +331,16 @@ func (k *pluginCheck) transport(ctx context.Context, f transport.Factory, _ plug
 	if err := t.Start(ctx); err != nil {
 		return "", fmt.Errorf("start the transport: %w", err)
 	}
-	defer func() { err = errors.Join(err, t.Shutdown(context.WithoutCancel(ctx))) }()
+	defer func() {
+		if stopped := k.ended(ctx, t.Shutdown); stopped != nil {
+			err = errors.Join(err, fmt.Errorf("stop the transport: %w", stopped))
+		}
+	}()
 	l, err := t.Serve(ctx, transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: silent{}})
 	if err != nil {
 		return "", fmt.Errorf("listen on a port of this machine: %w", err)
 	}
-	if err := l.Close(); err != nil {
+	if err := k.ended(ctx, func(context.Context) error { return l.Close() }); err != nil {
 		return "", fmt.Errorf("close the listener: %w", err)
 	}
 	return "listened", nil
@@ -322,7 +348,7 @@ func (k *pluginCheck) transport(ctx context.Context, f transport.Factory, _ plug
 
 func (k *pluginCheck) replicator(ctx context.Context, f replication.Factory, d plugin.Description) (tried string, err error) {
 	end := func(what string, c plugin.Component) {
-		if stopped := c.Shutdown(context.WithoutCancel(ctx)); stopped != nil {
+		if stopped := k.ended(ctx, c.Shutdown); stopped != nil {
 			err = errors.Join(err, fmt.Errorf("stop the %s: %w", what, stopped))
 		}
 	}
