@@ -26,7 +26,7 @@ func overPipe(t *testing.T) (*store, *session, net.Conn) {
 	c.log.open(log)
 	c.read.open(ours)
 	s.cur.Store(c)
-	s.phase.Store(phaseRunning)
+	_ = s.life.Start(func(run func()) error { run(); return nil })
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
