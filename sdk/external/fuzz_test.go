@@ -3,9 +3,16 @@ package external
 import (
 	"bytes"
 	"log/slog"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
 )
 
 // FuzzOutput: whatever a process prints, in lines or in pieces, becomes lines of the
@@ -17,7 +24,7 @@ func FuzzOutput(f *testing.F) {
 	f.Add(bytes.Repeat([]byte("x"), 3*lineSize))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var out bytes.Buffer
-		p := newPump("fuzzed", slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		p := newPump("fuzzed", slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})), &still{})
 		hands := 0
 		p.read("stdout", iotest.HalfReader(bytes.NewReader(b)), func(line string) bool {
 			hands++
@@ -41,4 +48,46 @@ func FuzzOutput(f *testing.F) {
 			t.Errorf("%d lines were made of %d", hands, lines)
 		}
 	})
+}
+
+// still is a clock that moves when it is told to.
+type still struct {
+	plugin.Clock
+	now time.Time
+}
+
+func (c *still) Now() time.Time { return c.now }
+
+// TestFlood: a process that prints without end does not fill the disk of its host
+// with its log; what is left out is counted, and told at the latest when it ends.
+func TestFlood(t *testing.T) {
+	var out bytes.Buffer
+	clock := &still{now: time.Unix(1_700_000_000, 0)}
+	p := newPump("chatty", slog.New(slog.NewTextHandler(&out, nil)), clock)
+	flood := func(bytes int) {
+		line := strings.Repeat("x", 1000)
+		for ; bytes > 0; bytes -= len(line) {
+			p.line("stderr", line)
+			for len(p.lines) > 0 {
+				runtime.Gosched()
+			}
+		}
+	}
+	flood(3 * logBurst)
+	clock.now = clock.now.Add(-time.Hour) // set by hand: it gives nothing and takes nothing
+	flood(logBurst)
+	clock.now = clock.now.Add(2 * time.Second)
+	flood(logBurst)
+	p.stop()
+	logged := strings.Count(out.String(), "xxx plugin=chatty")
+	require.InDelta(t, (logBurst+2*logRate)/1000, logged, 2)
+	dropped := 0
+	for _, line := range strings.Split(out.String(), "\n") {
+		if _, n, ok := strings.Cut(line, "lines were dropped\" plugin=chatty lines="); ok {
+			one, err := strconv.Atoi(n)
+			require.NoError(t, err)
+			dropped += one
+		}
+	}
+	require.InDelta(t, 5*logBurst/1000, logged+dropped, 5)
 }

@@ -213,7 +213,7 @@ func (l *launcher) launch(ctx context.Context, cmd Command, log *slog.Logger) (*
 	}
 	defer remove() // connected: nothing is left behind whoever is killed
 
-	p := &process{l: l, cmd: cmd, out: newPump(l.name, log), retired: make(chan struct{}), watched: make(chan struct{})}
+	p := &process{l: l, cmd: cmd, out: newPump(l.name, log, l.o.Clock), retired: make(chan struct{}), watched: make(chan struct{})}
 	p.run = newRunner(prog, cmd.Args, p.out)
 	p.client = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  wire.Handshake(),

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
 )
 
 const (
@@ -22,12 +25,18 @@ const (
 	lastSize  = 500     // bytes of each
 
 	noiseLines = 3 // lines kept of what does not belong on standard output
+
+	// What a process prints is logged up to logRate bytes a second, after logBurst at
+	// once: a log that fills the disk takes the broker's stores with it.
+	logRate, logBurst = 256 << 10, 4 << 20
 )
 
 // pump brings what a process prints into the host's log. It always reads on: a
-// logger that is slow costs lines, which are counted, never the process's time.
+// logger that is slow, or a process that prints without end, costs lines, which are
+// counted, never the process's time.
 type pump struct {
 	name    string
+	clock   plugin.Clock
 	log     atomic.Pointer[slog.Logger]
 	logs    chan struct{} // closed when there is a logger; lines wait for it
 	lines   chan printed
@@ -37,15 +46,17 @@ type pump struct {
 
 	mu    sync.Mutex
 	tail  []string
-	noisy []string // the first lines on standard output, which is not the plugin's
-	fault string   // the newest line that says why a Go program dies
+	noisy []string  // the first lines on standard output, which is not the plugin's
+	fault string    // the newest line that says why a Go program dies
+	room  float64   // bytes that may be logged at once
+	told  time.Time // when that was so
 }
 
 type printed struct{ stream, text string }
 
-func newPump(name string, log *slog.Logger) *pump {
+func newPump(name string, log *slog.Logger, clock plugin.Clock) *pump {
 	p := &pump{
-		name: name, lines: make(chan printed, lineQueue),
+		name: name, clock: clock, room: logBurst, told: clock.Now(), lines: make(chan printed, lineQueue),
 		logs: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.use(log)
@@ -82,6 +93,7 @@ func (p *pump) run() {
 				case l := <-p.lines:
 					p.tell(l)
 				default:
+					p.tellDropped()
 					return
 				}
 			}
@@ -107,12 +119,31 @@ func (p *pump) line(stream, text string) {
 	if isFault(text) {
 		p.fault = kept
 	}
+	fits := p.fits(len(text))
 	p.mu.Unlock()
+	if !fits {
+		p.dropped.Add(1)
+		return
+	}
 	select {
 	case p.lines <- printed{stream, text}:
 	default:
 		p.dropped.Add(1)
 	}
+}
+
+// fits takes the room that a line of n bytes needs. mu is held.
+func (p *pump) fits(n int) bool {
+	now := p.clock.Now()
+	if d := now.Sub(p.told); d > 0 {
+		p.room = min(p.room+d.Seconds()*logRate, logBurst)
+	}
+	p.told = now
+	if p.room < float64(n) {
+		return false
+	}
+	p.room -= float64(n)
+	return true
 }
 
 // isFault tells a line that says why a Go program dies; long stacks follow it.
@@ -192,12 +223,19 @@ func (p *pump) tell(l printed) {
 	if log == nil {
 		return
 	}
-	if n := p.dropped.Swap(0); n > 0 {
-		log.Warn("a plugin printed faster than the log took it; lines were dropped", "plugin", p.name, "lines", n)
-	}
+	p.tellDropped()
 	text, level, attrs := relabel(l.text)
 	attrs = append(attrs, slog.String("plugin", p.name), slog.String("stream", l.stream))
 	log.LogAttrs(context.Background(), level, text, attrs...) //nolint:sloglint // the message is the plugin's
+}
+
+// tellDropped says how many lines are missing before what is logged next.
+func (p *pump) tellDropped() {
+	if log := p.log.Load(); log != nil {
+		if n := p.dropped.Swap(0); n > 0 {
+			log.Warn("a plugin printed faster than the log took it; lines were dropped", "plugin", p.name, "lines", n)
+		}
+	}
 }
 
 // relabel reads a line of a JSON logger with @message and @level. Lines that
