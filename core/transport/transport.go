@@ -83,7 +83,9 @@ type Limits struct {
 	Header int
 	// Connections is how many peers there can be at once [10,000].
 	Connections int
-	// PeerBytes is how much unsent data a peer can pile up [8 MiB].
+	// PeerBytes is how much unsent data a peer can pile up [8 MiB]. What one Send brings
+	// to a peer that has none is taken whatever its size: the largest answer must
+	// arrive.
 	PeerBytes int
 	// TotalBytes is the same for all peers of a listener together [256 MiB].
 	TotalBytes int64

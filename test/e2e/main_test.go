@@ -21,6 +21,11 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
+	"github.com/hardpointmq/hardpoint/sdk/serve"
 	"github.com/hardpointmq/hardpoint/test/harness"
 )
 
@@ -28,8 +33,23 @@ import (
 // test: "name server,group,topic,model".
 const memberEnv = "HARDPOINT_E2E_MEMBER"
 
+// smallEnv makes the test binary a plugin whose records are small.
+const smallEnv = "HARDPOINT_E2E_SMALL"
+
+// small is a store that takes 1 MiB at most.
+func small() storage.Factory {
+	return storage.NewFactory("small", func(memory.Config) plugin.Description { return plugin.Description{LargestRecord: 1 << 20} },
+		func() memory.Config { return memory.Config{} },
+		func(context.Context, storage.Params, memory.Config) (*storagetest.Nop, error) {
+			return &storagetest.Nop{}, nil
+		})
+}
+
 func TestMain(m *testing.M) {
 	rlog.SetLogLevel("fatal")
+	if os.Getenv(smallEnv) != "" {
+		serve.Main(serve.Storage(small()))
+	}
 	if spec := os.Getenv(memberEnv); spec != "" {
 		if err := runMember(strings.Split(spec, ",")); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -14,6 +14,8 @@ import (
 // exactly which answer belongs to which request. One goroutine may write while
 // another one reads.
 type Conn struct {
+	Frame int // bytes of the largest frame that it takes [16 MiB]
+
 	net    net.Conn
 	in     []byte // read but not yet handed out, from pos on
 	pos    int
@@ -68,7 +70,7 @@ func (c *Conn) Write(code int32, fields func(*command.Writer), body []byte) (int
 // Read returns the next frame, waiting at most within.
 func (c *Conn) Read(within time.Duration, a *Answer) error {
 	for c.next == len(c.frames) {
-		frames, used, want, err := command.Split(c.in[c.pos:], c.frames[:0], command.Limits{})
+		frames, used, want, err := command.Split(c.in[c.pos:], c.frames[:0], command.Limits{Frame: c.Frame})
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package transporttest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ var limitCases = []testCase{
 	{"header", testHeaderLimit},
 	{"connections", testConnections},
 	{"slow", testSlow},
+	{"largest_answer", testLargestAnswer},
 	{"slow_together", testSlowTogether},
 	{"idle", testIdle},
 	{"idle_while_served", testIdleWhileServed},
@@ -142,6 +144,22 @@ func testSlow(t *testing.T, h Harness) {
 		t.Errorf("Send to another peer: %v", err)
 	}
 	healthy.session(0).wait(1)
+}
+
+// testLargestAnswer sends more than may pile up to a peer that has nothing to read.
+func testLargestAnswer(t *testing.T, h Harness) {
+	r := h.serve(t, transport.Limits{PeerBytes: 64 << 10})
+	client, p := r.dial(transport.Limits{})
+	if err := p.Send(frame(command.JSON, 1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	f := frame(command.JSON, 2, 8<<20)
+	if err := r.server.session(0).peer.Send(f); err != nil {
+		t.Fatalf("Send of %d bytes to a peer for which nothing waits: %v", f.Len(), err)
+	}
+	if got := client.session(0).wait(1); !bytes.Equal(got[0], f.Append(nil)) {
+		t.Error("another frame arrived than was sent")
+	}
 }
 
 // testSlowTogether has many peers that stay below their own budget.

@@ -102,7 +102,7 @@ func (p *peer) push(parts [][]byte) error {
 	for _, part := range parts {
 		n += len(part)
 	}
-	if p.out.bytes+n > p.g.lim.PeerBytes {
+	if p.out.bytes > 0 && p.out.bytes+n > p.g.lim.PeerBytes {
 		return p.slow(fmt.Errorf("%w: %d bytes wait for it and %d more came, limit %d", transport.ErrSlow, p.out.bytes, n, p.g.lim.PeerBytes))
 	}
 	for _, part := range parts {
