@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
 )
 
 // TestPinnedProgramIsSwapped puts another program under the name of a pinned one,
@@ -40,7 +42,7 @@ func TestPinnedProgramIsSwapped(t *testing.T) {
 			require.NoError(t, err)
 			defer prog.close()
 			require.NoError(t, os.Rename(other, path))
-			out := newPump("p", nil)
+			out := newPump("p", nil, plugin.SystemClock{})
 			r := newRunner(prog, nil, out)
 			r.cmd.Env = []string{"HARDPOINT_TEST_ROLE=exit"}
 			require.NoError(t, r.Start(t.Context()))
