@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -134,13 +136,33 @@ func TestAssignment(t *testing.T) {
 // the process is back.
 func TestAllocatorProcess(t *testing.T) {
 	t.Parallel()
+	t.Run("go", func(t *testing.T) {
+		t.Parallel()
+		allocatorProcess(t, "sticky", "plugins.allocate.sticky.process=true")
+	})
+	t.Run("python", func(t *testing.T) {
+		t.Parallel()
+		root, err := filepath.Abs("../..")
+		require.NoError(t, err)
+		script := filepath.Join(t.TempDir(), "dealt")
+		require.NoError(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nPYTHONPATH='%s/sdk/python' PYTHONDONTWRITEBYTECODE=1 exec '%s' '%s/examples/python-allocator/allocator.py'\n",
+			root, hosttest.Python(t, "grpc", "google.protobuf"), root), 0o700))
+		allocatorProcess(t, "dealt", "plugins.allocate.dealt.path="+script)
+	})
+}
+
+func allocatorProcess(t *testing.T, name, setting string) {
 	s := &sharers{t, "shared", "sharers", []string{"m1", "m2"}}
-	n := harness.New(t, harness.Options{Set: []string{"plugins.allocate.sticky.process=true"}})
+	n := harness.New(t, harness.Options{Set: []string{setting}})
 	s.create(n, 12)
 	c := s.join(n, s.members...)
-	s.choose(c, "sticky")
-	_, all := s.shares(c)
-	require.Len(t, all, 12)
+	s.choose(c, name)
+	var all []string
+	require.Eventually(t, func() bool { // a process that is being started answers later
+		_, all = s.shares(c)
+		return len(all) == 12
+	}, 60*time.Second, 100*time.Millisecond)
+	require.Len(t, slices.Compact(all), 12)
 	child := func() int {
 		ids := hosttest.Children(t, n.Pid())
 		require.Len(t, ids, 1)

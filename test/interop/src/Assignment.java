@@ -1,3 +1,5 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -10,6 +12,7 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.rocketmq.client.consumer.AllocateMessageQueueStrategy;
@@ -21,7 +24,6 @@ import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueConsist
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
-import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** How queues are shared: by the client's strategies, and by the broker for clients that ask it. */
@@ -51,7 +53,7 @@ final class Assignment {
                 Collections.sort(has);
                 got.append(i).append(':');
                 for (MessageQueue q : has) {
-                    got.append(' ').append(q.getBrokerName().replaceFirst("^broker-", "")).append(q.getQueueId());
+                    got.append(' ').append(name(q));
                 }
                 got.append('\n');
             }
@@ -110,20 +112,82 @@ final class Assignment {
     static void shared(String ns, String topic) throws Exception {
         DefaultMQProducer p = Interop.producer(ns);
         p.createTopic("TBW102", topic, 8, null);
-        Map<String, Set<Integer>> has = new ConcurrentHashMap<>();
-        Set<Integer> all = new TreeSet<>(List.of(0, 1, 2, 3, 4, 5, 6, 7));
-        DefaultMQPushConsumer one = sharer(ns, topic, "one", has);
-        await(p, topic, has, Map.of("one", all));
-        DefaultMQPushConsumer two = sharer(ns, topic, "two", has);
-        await(p, topic, has, Map.of("one", Set.of(0, 1, 2, 3), "two", Set.of(4, 5, 6, 7)));
+        Map<String, Set<String>> has = new ConcurrentHashMap<>();
+        DefaultMQPushConsumer one = sharer(ns, topic, "one", q -> note(has, "one", q));
+        await(p, topic, has, Map.of("one", queues("a", 0, 1, 2, 3, 4, 5, 6, 7)));
+        DefaultMQPushConsumer two = sharer(ns, topic, "two", q -> note(has, "two", q));
+        await(p, topic, has, Map.of("one", queues("a", 0, 1, 2, 3), "two", queues("a", 4, 5, 6, 7)));
         one.shutdown();
-        await(p, topic, has, Map.of("two", all));
+        await(p, topic, has, Map.of("two", queues("a", 0, 1, 2, 3, 4, 5, 6, 7)));
         two.shutdown();
         p.shutdown();
         System.out.println("the broker shared " + topic + " between two consumers with clientRebalance=false");
     }
 
-    static DefaultMQPushConsumer sharer(String ns, String topic, String name, Map<String, Set<Integer>> has) throws Exception {
+    /**
+     * Two brokers, and two members of a group whose attribute names the allocator circle: both go by
+     * it, then by the one that `hardpoint group assign` sets, and when the process of one is killed
+     * the other has all.
+     */
+    static void pair(String ns, String topic, String hardpoint) throws Exception {
+        DefaultMQProducer p = Interop.producer(ns);
+        p.createTopic("TBW102", topic, 4, null);
+        Map<String, Set<String>> has = new ConcurrentHashMap<>();
+        DefaultMQPushConsumer one = sharer(ns, topic, "one", q -> note(has, "one", q));
+        List<String> command = new ArrayList<>(List.of(System.getProperty("java.home") + "/bin/java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "-Xmx128m", "-Duser.home=" + System.getProperty("user.home"), "-cp", System.getProperty("java.class.path"), "Interop", "member", ns, topic, "two"));
+        Process two = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
+        try {
+            Thread reader = new Thread(() -> new BufferedReader(new InputStreamReader(two.getInputStream())).lines()
+                .filter(line -> line.startsWith("has ")).forEach(line -> note(has, "two", line.substring(4))));
+            reader.setDaemon(true);
+            reader.start();
+            await(p, topic, has, Map.of(
+                "one", union(queues("a", 0, 2), queues("b", 0, 2)),
+                "two", union(queues("a", 1, 3), queues("b", 1, 3))));
+            Process assign = new ProcessBuilder(hardpoint, "group", "assign", "interop-sharers", topic, "--allocator", "averagely", "--namesrv", ns, "--yes")
+                .redirectErrorStream(true).start();
+            String said = new String(assign.getInputStream().readAllBytes());
+            Interop.check(assign.waitFor() == 0 && said.contains("moved: 4 of 8 queues"), "group assign: " + said);
+            await(p, topic, has, Map.of("one", queues("a", 0, 1, 2, 3), "two", queues("b", 0, 1, 2, 3)));
+        } finally {
+            two.destroyForcibly().waitFor();
+        }
+        await(p, topic, has, Map.of("one", union(queues("a", 0, 1, 2, 3), queues("b", 0, 1, 2, 3))));
+        one.shutdown();
+        p.shutdown();
+        System.out.println("two brokers shared " + topic + " by their allocators between two processes, of which one was killed");
+    }
+
+    /** A member that tells on stdout what it gets, until it is killed. */
+    static void member(String ns, String topic, String name) throws Exception {
+        sharer(ns, topic, name, q -> System.out.println("has " + q));
+        Thread.currentThread().join();
+    }
+
+    static void note(Map<String, Set<String>> has, String name, String queue) {
+        has.computeIfAbsent(name, k -> ConcurrentHashMap.newKeySet()).add(queue);
+    }
+
+    static Set<String> queues(String broker, int... ids) {
+        Set<String> all = new TreeSet<>();
+        for (int id : ids) {
+            all.add(broker + id);
+        }
+        return all;
+    }
+
+    static Set<String> union(Set<String> a, Set<String> b) {
+        Set<String> all = new TreeSet<>(a);
+        all.addAll(b);
+        return all;
+    }
+
+    static String name(MessageQueue q) {
+        return q.getBrokerName().replaceFirst("^broker-", "") + q.getQueueId();
+    }
+
+    static DefaultMQPushConsumer sharer(String ns, String topic, String name, Consumer<String> queue) throws Exception {
         DefaultMQPushConsumer c = new DefaultMQPushConsumer("interop-sharers");
         c.setNamesrvAddr(ns);
         c.setInstanceName(name);
@@ -131,9 +195,7 @@ final class Assignment {
         c.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         c.subscribe(topic, "*");
         c.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            for (MessageExt m : messages) {
-                has.computeIfAbsent(name, k -> ConcurrentHashMap.newKeySet()).add(m.getQueueId());
-            }
+            queue.accept(name(context.getMessageQueue()));
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         c.start();
@@ -141,13 +203,14 @@ final class Assignment {
     }
 
     /** Sends a message to each queue again and again until they come as they should. */
-    static void await(DefaultMQProducer p, String topic, Map<String, Set<Integer>> has, Map<String, Set<Integer>> want) throws Exception {
+    static void await(DefaultMQProducer p, String topic, Map<String, Set<String>> has, Map<String, Set<String>> want) throws Exception {
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(90);
+        List<MessageQueue> all = p.fetchPublishMessageQueues(topic);
         while (!has.equals(want)) {
             Interop.check(System.nanoTime() < deadline, "shares " + has + ", wanted " + want);
             has.clear();
-            for (int i = 0; i < 8; i++) {
-                p.send(new Message(topic, "x".getBytes()), (queues, m, n) -> queues.get((Integer) n), i);
+            for (MessageQueue q : all) {
+                p.send(new Message(topic, "x".getBytes()), q);
             }
             TimeUnit.MILLISECONDS.sleep(500);
         }

@@ -82,6 +82,8 @@ public final class Interop {
             case "verify-without-keys" -> verify(a[1], a[2], false, false, manifests(a, 3));
             case "strategies" -> Assignment.strategies(Path.of(a[1]));
             case "shared" -> Assignment.shared(a[1], a[2]);
+            case "pair" -> Assignment.pair(a[1], a[2], a[3]);
+            case "member" -> Assignment.member(a[1], a[2], a[3]);
             default -> throw new IllegalArgumentException("unknown command " + a[0]);
         }
     }
