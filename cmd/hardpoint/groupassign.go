@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -234,19 +237,24 @@ func printPlan(w io.Writer, a *command.AssignmentPlan) error {
 	}
 	fmt.Fprintln(t, "MEMBER\tZONE\tWEIGHT\tNOW\tTHEN")
 	for _, m := range a.Members {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\n", m.ClientID, orDash(m.Zone), m.Weight, m.Before, m.After)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\n", orDash(m.ClientID), orDash(m.Zone), m.Weight, m.Before, m.After)
 	}
 	fmt.Fprintln(t, "\nQUEUE\tZONE\tNOW\tTHEN\tWHY")
 	for _, q := range a.Queues {
-		fmt.Fprintf(t, "%s/%d\t%s\t%s\t%s\t%s\n", q.BrokerName, q.QueueID, orDash(q.Zone), orDash(q.From), orDash(q.To), strings.TrimSpace(q.Why))
+		fmt.Fprintf(t, "%s/%d\t%s\t%s\t%s\t%s\n", q.BrokerName, q.QueueID, orDash(q.Zone), orDash(q.From), orDash(q.To), q.Why)
 	}
 	fmt.Fprintf(t, "\nmoved: %d of %d queues; without an owner: %d\n", a.Moved, len(a.Queues), a.Unowned)
 	return t.Flush()
 }
 
+// orDash is a name of others in a table. What a terminal would not show as it is, is
+// quoted.
 func orDash(s string) string {
-	if s == "" {
+	switch {
+	case s == "":
 		return "-"
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return strconv.Quote(s)
 	}
 	return s
 }

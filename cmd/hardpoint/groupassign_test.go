@@ -62,6 +62,22 @@ func TestGroupAssign(t *testing.T) {
 	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
 }
 
+// TestNamesOfOthers: client ids are what clients say.
+func TestNamesOfOthers(t *testing.T) {
+	var out bytes.Buffer
+	p := &command.AssignmentPlan{
+		Members: []command.PlanMember{{ClientID: "größe 日本"}, {ClientID: "\x1b[2J\tx"}, {ClientID: "\xff"}, {}},
+		Queues:  []command.PlanQueue{{BrokerName: "b", To: "\x1b[2J\tx"}},
+	}
+	require.NoError(t, printPlan(&out, p))
+	require.Regexp(t, `(?m)^größe 日本 +- `, out.String())
+	require.Regexp(t, `(?m)^"\\x1b\[2J\\tx" +- `, out.String())
+	require.Regexp(t, `(?m)^"\\xff" +- `, out.String())
+	require.Regexp(t, `(?m)^b/0 +- +- +"\\x1b\[2J\\tx"`, out.String())
+	require.NotContains(t, out.String(), "\x1b")
+	require.Equal(t, "no licence\n\tfor \uFFFD[31mTuesdays", harmless("no licence\n\tfor \x1b[31mTuesdays"))
+}
+
 // TestGroupAssignSets sets the allocator of a group on two brokers.
 func TestGroupAssignSets(t *testing.T) {
 	ns := launch(t, "namesrv", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--admin-listen", "off")

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -55,12 +57,22 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case errors.Is(err, errReported):
 		return exitFailure
 	case errors.As(err, &f):
-		fmt.Fprintf(stderr, "hardpoint: %v\n", f.error)
+		fmt.Fprintf(stderr, "hardpoint: %s\n", harmless(f.Error()))
 		return exitFailure
 	default:
 		fmt.Fprintf(stderr, "hardpoint: %v\nRun '%s --help' for usage.\n", err, c.CommandPath())
 		return exitUsage
 	}
+}
+
+// harmless is a text that may be of others, a broker or a plugin, for a terminal.
+func harmless(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
 }
 
 func (p *program) commands() *cobra.Command {

@@ -26,10 +26,12 @@ type allocators struct {
 	closed bool
 }
 
+// allocator is an attempt to build one. over is closed when inst or err is there.
 type allocator struct {
-	mu    sync.Mutex // one builds, the others wait for it
-	built bool
+	over  chan struct{}
+	abort context.CancelFunc
 	inst  assign.Instance
+	err   error
 }
 
 // unknownAllocator is the registry's error to the engine.
@@ -38,8 +40,10 @@ type unknownAllocator struct{ error }
 func (unknownAllocator) Is(target error) bool { return target == assign.ErrUnknown }
 func (e unknownAllocator) Unwrap() error      { return e.error }
 
-// get gives the allocator of a name; the first call builds it.
-func (l *allocators) get(name string) (assign.Instance, error) {
+// get gives the allocator of a name; the first call, and the first after one that
+// failed, builds it. That may take as long as launching a process does, and goes on
+// when ctx ends first.
+func (l *allocators) get(ctx context.Context, name string) (assign.Instance, error) {
 	f, err := l.from.Lookup(name)
 	if err != nil {
 		return assign.Instance{}, unknownAllocator{err}
@@ -53,17 +57,26 @@ func (l *allocators) get(name string) (assign.Instance, error) {
 		l.m = map[string]*allocator{}
 	}
 	a := l.m[name]
-	if a == nil {
-		a = &allocator{}
+	if a == nil || a.failed() {
+		a = &allocator{over: make(chan struct{})}
+		var building context.Context // it outlives the request that comes first
+		building, a.abort = context.WithCancel(context.Background())
 		l.m[name] = a
+		go func() {
+			defer close(a.over)
+			a.inst, a.err = l.build(building, name, f)
+		}()
 	}
 	l.mu.Unlock()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.built {
-		return a.now(), nil
+	select {
+	case <-a.over:
+		return a.now(), a.err
+	case <-ctx.Done():
+		return assign.Instance{}, fmt.Errorf("allocator %s is still being started: %w", name, ctx.Err())
 	}
-	ctx := context.Background() // it outlives the request that comes first
+}
+
+func (l *allocators) build(ctx context.Context, name string, f allocate.Factory) (assign.Instance, error) {
 	raw, err := l.cfg.PluginRaw("allocate", name)
 	if err != nil {
 		return assign.Instance{}, l.cfg.PluginError("allocate", name, err)
@@ -77,13 +90,25 @@ func (l *allocators) get(name string) (assign.Instance, error) {
 	if err != nil {
 		return assign.Instance{}, l.cfg.PluginError("allocate", name, err)
 	}
-	a.built, a.inst = true, assign.Instance{Plugin: allocatemw.Metrics(made, s), Version: says.Version}
-	return a.inst, nil
+	return assign.Instance{Plugin: allocatemw.Metrics(made, s), Version: says.Version}, nil
+}
+
+// failed reports whether the attempt is over, and nothing came of it.
+func (a *allocator) failed() bool {
+	select {
+	case <-a.over:
+		return a.err != nil
+	default:
+		return false
+	}
 }
 
 // now is the instance; its program may have been replaced since it was built.
 func (a *allocator) now() assign.Instance {
 	i := a.inst
+	if i.Plugin == nil {
+		return i
+	}
 	if v := allocate.Version(i.Plugin); v != "" {
 		i.Version = v
 	}
@@ -102,13 +127,13 @@ func (l *allocators) close(ctx context.Context) error {
 	go func() {
 		var errs []error
 		for name, a := range all {
-			a.mu.Lock()
-			if a.built {
+			a.abort()
+			<-a.over
+			if a.err == nil {
 				if err := allocate.Close(a.inst.Plugin); err != nil {
 					errs = append(errs, fmt.Errorf("allocator %s: %w", name, err))
 				}
 			}
-			a.mu.Unlock()
 		}
 		done <- errors.Join(errs...)
 	}()

@@ -2,6 +2,8 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,20 +42,61 @@ func TestAllocatorsOfGroups(t *testing.T) {
 	l := &allocators{cfg: &config.Config{}, from: from, settings: func(name string) plugin.Settings { return plugin.Settings{Name: name} }}
 	for _, version := range []string{"1", "2"} {
 		h.version = version
-		i, err := l.get("hosted")
+		i, err := l.get(t.Context(), "hosted")
 		require.NoError(t, err)
 		require.Equal(t, version, i.Version)
 	}
 	require.Equal(t, 1, built)
-	i, err := l.get("plain")
+	i, err := l.get(t.Context(), "plain")
 	require.NoError(t, err)
 	require.Equal(t, "3", i.Version)
-	_, err = l.get("other")
+	_, err = l.get(t.Context(), "other")
 	require.ErrorIs(t, err, assign.ErrUnknown)
 	require.NoError(t, l.close(t.Context()))
 	require.Equal(t, 1, h.closed)
-	_, err = l.get("plain")
+	_, err = l.get(t.Context(), "plain")
 	require.ErrorContains(t, err, "shut down")
 	require.NoError(t, l.close(t.Context()))
 	require.Equal(t, 1, h.closed)
+}
+
+// TestAllocatorThatDoesNotStart: who asks does not wait longer than it may, others
+// do not start it again meanwhile, and the end of the broker ends the attempt.
+func TestAllocatorThatDoesNotStart(t *testing.T) {
+	var tries atomic.Int64
+	begun := make(chan struct{}, 2)
+	fail := make(chan error)
+	f := allocate.NewFactory("slow",
+		func(struct{}) plugin.Description { return plugin.Description{Version: "1"} },
+		func() struct{} { return struct{}{} },
+		func(ctx context.Context, _ allocate.Params, _ struct{}) (*hosted, error) {
+			tries.Add(1)
+			begun <- struct{}{}
+			select {
+			case err := <-fail:
+				return nil, err
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		})
+	from, err := wiring.NewRegistry("allocate", f)
+	require.NoError(t, err)
+	l := &allocators{cfg: &config.Config{}, from: from, settings: func(name string) plugin.Settings { return plugin.Settings{Name: name} }}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 {
+		_, err = l.get(over, "slow")
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, "allocator slow is still being started")
+		require.NotErrorIs(t, err, assign.ErrUnknown)
+	}
+	<-begun
+	go func() { fail <- errors.New("no licence") }()
+	_, err = l.get(t.Context(), "slow")
+	require.ErrorContains(t, err, "no licence")
+	require.EqualValues(t, 1, tries.Load())
+	_, _ = l.get(over, "slow") // it is tried again
+	<-begun
+	require.NoError(t, l.close(t.Context()))
+	require.EqualValues(t, 2, tries.Load())
 }

@@ -30,10 +30,11 @@ type Instance struct {
 // Params is what the behaviour needs beside the kernel.
 type Params struct {
 	Clients *client.Manager
-	// Allocator gives the allocator of a plugin's name. ErrUnknown for a name
-	// that there is not; other errors may pass. It may take as long as launching
-	// a process does, and is called by several goroutines.
-	Allocator func(name string) (Instance, error)
+	// Allocator gives the allocator of a plugin's name. ErrUnknown, at once, for a
+	// name that there is not; other errors may pass. It may have to launch a
+	// process and then waits until ctx ends; the launch goes on. It is called by
+	// several goroutines.
+	Allocator func(ctx context.Context, name string) (Instance, error)
 	// NameServers are host:port each. nil, or none: this broker is alone.
 	NameServers func() []string
 	// Dialer may be nil, and may return nil.
@@ -52,6 +53,10 @@ const (
 	allocateWait = 500 * time.Millisecond
 	// retryAfter is how long an allocator that failed is left alone.
 	retryAfter = time.Second
+	// answerGrace is how long an allocator may take to say that its time is over.
+	answerGrace = 50 * time.Millisecond
+	// maxLost bounds the calls of an allocator that take longer than anybody waits.
+	maxLost = 4
 )
 
 // Fields of the request between brokers.
@@ -73,6 +78,7 @@ type Assign struct {
 
 	mu      sync.Mutex
 	groups  map[string]*group
+	lost    map[string]int // calls of an allocator that nobody waits for any more
 	stopped bool
 	wg      sync.WaitGroup
 
@@ -83,7 +89,7 @@ type Assign struct {
 
 // New makes the behaviour and registers it.
 func New(k *kernel.Kernel, p Params) *Assign {
-	a := &Assign{k: k, p: p, slots: make(chan struct{}, maxWaiting), groups: map[string]*group{}}
+	a := &Assign{k: k, p: p, slots: make(chan struct{}, maxWaiting), groups: map[string]*group{}, lost: map[string]int{}}
 	a.generations = k.Meter.Counter("assignment_generations_total", "How often the queues of a group were shared anew by this broker.")
 	a.moves = k.Meter.Counter("assignment_moves_total", "Queues that went from a member to another one by that.")
 	a.links.dialer = p.Dialer

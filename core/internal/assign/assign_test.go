@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,7 +59,7 @@ func (s *shop) tell(f func()) {
 	f()
 }
 
-func (s *shop) get(name string) (assign.Instance, error) {
+func (s *shop) get(_ context.Context, name string) (assign.Instance, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := map[string]allocate.Func{
@@ -73,12 +74,13 @@ func (s *shop) get(name string) (assign.Instance, error) {
 	return assign.Instance{Version: s.version, Plugin: allocate.Func(func(ctx context.Context, r *allocate.Request) (allocate.Assignment, error) {
 		s.calls.Add(1)
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.err != nil {
-			return allocate.Assignment{}, s.err
+		err, says := s.err, s.says
+		s.mu.Unlock()
+		if err != nil {
+			return allocate.Assignment{}, err
 		}
-		if s.says != nil {
-			return s.says(r), nil
+		if says != nil {
+			return says(r), nil
 		}
 		return f(ctx, r)
 	})}, nil
@@ -279,14 +281,14 @@ func TestSetting(t *testing.T) {
 		change(&q)
 		r := w.mode(q)
 		require.Equal(t, code, r.Code)
-		require.Contains(t, r.Remark, text)
+		require.Equal(t, 1, strings.Count(r.Remark, text), r.Remark)
 	}
 	bad(command.RespNoPermission, "retry topic", func(q *command.SetMessageRequestModeBody) { q.Topic = "%RETRY%G" })
 	bad(command.RespTopicNotExist, "topic[U]", func(q *command.SetMessageRequestModeBody) { q.Topic = "U" })
 	bad(command.RespSubscriptionGroupNotExist, "[H]", func(q *command.SetMessageRequestModeBody) { q.ConsumerGroup = "H" })
 	bad(command.RespSystemError, "no POP", func(q *command.SetMessageRequestModeBody) { q.Mode = command.ModePop })
 	bad(command.RespInvalidParameter, "has no mode", func(q *command.SetMessageRequestModeBody) { q.Mode = "" })
-	bad(command.RespInvalidParameter, "no_such", func(q *command.SetMessageRequestModeBody) { q.Allocator = "no_such" })
+	bad(command.RespInvalidParameter, "group G: unknown allocator: no_such", func(q *command.SetMessageRequestModeBody) { q.Allocator = "no_such" })
 	for _, weights := range []string{"a", "a=0", "=1", "[=1", "a=1;b"} {
 		bad(command.RespInvalidParameter, "PATTERN=WEIGHT", func(q *command.SetMessageRequestModeBody) { q.Weights = weights })
 	}
@@ -384,15 +386,36 @@ func TestAllocatorGone(t *testing.T) {
 	require.True(t, w.HasLog("an allocator failed"))
 }
 
-// TestSlow: an allocator that hangs costs half a second, and the last assignment
-// stays.
+// TestSlow: an allocator that never comes back costs half a second, and the last
+// assignment stays. It is not asked again and again, and is forgiven when it does.
 func TestSlow(t *testing.T) {
 	w := newWorld(t, nil)
 	w.join("a")
 	require.Len(t, w.queues("a", "sticky"), 8)
-	w.shop.tell(func() { w.shop.err = context.DeadlineExceeded })
+	hang := make(chan struct{})
+	w.shop.tell(func() {
+		w.shop.says = func(r *allocate.Request) allocate.Assignment {
+			<-hang // it does not look at its context
+			return allocate.Assignment{Owner: make([]int, len(r.Queues))}
+		}
+	})
 	w.join("b")
-	require.Len(t, w.queues("a", "sticky"), 8)
+	before := w.shop.calls.Load()
+	for range 10 {
+		w.clock.pass(time.Minute)
+		r := w.reply("a", "sticky")
+		require.Len(t, ids(t, r), 8)
+		require.Contains(t, r.Remark, "allocator sticky failed")
+	}
+	require.EqualValues(t, 4, w.shop.calls.Load()-before, "no more than so many calls hang")
+	require.True(t, w.HasLog("an allocator failed", "has not answered for 500ms"), w.Log.String())
+	require.True(t, w.HasLog("an allocator failed", "4 calls of it have not come back yet"), w.Log.String())
+	w.shop.tell(func() { w.shop.says = nil })
+	close(hang)
+	require.Eventually(t, func() bool {
+		w.clock.pass(time.Minute)
+		return len(w.queues("b", "sticky")) == 4
+	}, enginetest.Patience, time.Millisecond)
 }
 
 // present is the assignment in the catalog.
@@ -459,7 +482,18 @@ func TestPlan(t *testing.T) {
 	require.NotNil(t, p, r.Remark)
 	require.Equal(t, "averagely", p.Present)
 	require.Equal(t, 4, p.Moved)
-	require.Equal(t, command.PlanQueue{BrokerName: "broker-a", QueueID: 1, From: "a", To: "b"}, p.Queues[1])
+	require.Equal(t, command.PlanQueue{BrokerName: "broker-a", QueueID: 1, From: "a", To: "b", Why: "moved: circle gives it to another member"}, p.Queues[1])
+	require.Equal(t, command.PlanQueue{BrokerName: "broker-a", QueueID: 0, From: "a", To: "a", Why: "kept"}, p.Queues[0])
+	p, _ = ask(command.PlanRequest{Allocator: "averagely", Members: []command.PlanMember{{ClientID: "b"}, {ClientID: "c"}}})
+	require.Equal(t, command.PlanQueue{BrokerName: "broker-a", QueueID: 0, From: "a", To: "b", Why: "moved: a is no member"}, p.Queues[0])
+	w.shop.tell(func() {
+		w.shop.says = func(r *allocate.Request) allocate.Assignment {
+			return allocate.Assignment{Owner: slices.Repeat([]int{-1}, len(r.Queues)), Why: slices.Repeat([]string{"\x1b[31mred\xff\n" + strings.Repeat("ö", 1000)}, len(r.Queues))}
+		}
+	})
+	p, _ = ask(command.PlanRequest{})
+	require.Equal(t, " [31mred\uFFFD "+strings.Repeat("ö", 190), p.Queues[0].Why, "what an allocator says is for people, and for their terminals")
+	w.shop.tell(func() { w.shop.says = nil })
 	p, _ = ask(command.PlanRequest{Allocator: "sticky", Members: []command.PlanMember{{ClientID: "a"}, {ClientID: "b"}, {ClientID: "c"}}})
 	require.Equal(t, 2, p.Moved)
 	require.Equal(t, command.PlanMember{ClientID: "c", Weight: 1, After: 2}, p.Members[2])
@@ -467,7 +501,7 @@ func TestPlan(t *testing.T) {
 	require.Equal(t, before, w.all("AVG"))
 	_, r = ask(command.PlanRequest{Allocator: "sticky", Members: []command.PlanMember{{ClientID: "a"}, {ClientID: "a"}}})
 	require.NotEqual(t, command.RespSuccess, r.Code)
-	require.Contains(t, r.Remark, "twice")
+	require.Equal(t, 1, strings.Count(r.Remark, "twice"), r.Remark)
 	_, r = ask(command.PlanRequest{Members: make([]command.PlanMember, 10_001)})
 	require.Equal(t, command.RespInvalidParameter, r.Code)
 	r = w.asks.Do(command.ReqQueryAssignment, nil, w.asks.Body(command.QueryAssignmentBody{ConsumerGroup: "G", Topic: "U", Plan: &command.PlanRequest{}}))

@@ -59,7 +59,7 @@ func (a *Assign) ask(ctx context.Context, q *question, o host, known *table) (ou
 	}
 	switch {
 	case err != nil:
-		return command.QueryAssignmentResponse{}, &api.Error{ID: api.ServiceNotAvailable, Text: fmt.Sprintf("asking broker %s at %s: %v", o.name, o.address, err), Err: err}
+		return command.QueryAssignmentResponse{}, &api.Error{ID: api.ServiceNotAvailable, Text: fmt.Sprintf("asking broker %s at %s", o.name, o.address), Err: err}
 	case q.Plan != nil && out.Plan == nil:
 		return out, &api.Error{ID: api.NotSupported, Text: fmt.Sprintf("broker %s at %s makes no plans; it is none of Hardpoint's", o.name, o.address)}
 	}

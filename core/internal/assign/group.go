@@ -3,6 +3,7 @@ package assign
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -230,7 +231,7 @@ func (a *Assign) assigned(ctx context.Context, q *question, r *route) (*share, *
 	if name == "" {
 		name = pluginName(q.StrategyName)
 	}
-	inst, err := a.p.Allocator(name)
+	inst, err := a.p.Allocator(ctx, name)
 	if errors.Is(err, ErrUnknown) {
 		return nil, nil, fmt.Sprintf("strategy %.120q: %v", name, err)
 	}
@@ -256,7 +257,7 @@ func (a *Assign) assigned(ctx context.Context, q *question, r *route) (*share, *
 	case err == nil:
 		req := request(q.ConsumerGroup, s.of.next(), r.queues, members, last)
 		var made allocate.Assignment
-		if made, err = allocated(ctx, inst, req); err == nil {
+		if made, err = a.allocated(ctx, name, inst, req); err == nil {
 			t := tabulate(req, made, name, inst.Version)
 			*res = result{inputs: inputs, learned: learned, table: t}
 			s.set(t)
@@ -318,17 +319,38 @@ func (a *Assign) members(group, weights string) []allocate.Member {
 	return out
 }
 
-// fingerprint is the same for the same inputs of an allocation.
+// fingerprint is the same for the same inputs of an allocation. It is taken for each
+// question, thousands a second in a large group that is asked to share anew.
 func fingerprint(queues []allocate.Queue, members []allocate.Member, name, version string) string {
-	h := sha256.New()
-	fmt.Fprintf(h, "%q %q\n", name, version)
-	for _, q := range queues {
-		fmt.Fprintf(h, "%q %d %q\n", q.Broker, q.ID, q.Zone)
+	size := len(name) + len(version) + 64
+	for i := range queues {
+		size += len(queues[i].Broker) + len(queues[i].Zone) + 16
 	}
-	for _, m := range members {
-		fmt.Fprintf(h, "%q %q %d\n", m.ClientID, m.Zone, m.Weight)
+	for i := range members {
+		size += len(members[i].ClientID) + len(members[i].Zone) + 16
 	}
-	return string(h.Sum(nil))
+	b := make([]byte, 0, size)
+	text := func(s string) {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	text(name)
+	text(version)
+	b = binary.AppendUvarint(b, uint64(len(queues)))
+	for i := range queues {
+		q := &queues[i]
+		text(q.Broker)
+		text(q.Zone)
+		b = binary.AppendVarint(b, int64(q.ID))
+	}
+	for i := range members {
+		m := &members[i]
+		text(m.ClientID)
+		text(m.Zone)
+		b = binary.AppendUvarint(b, uint64(m.Weight))
+	}
+	sum := sha256.Sum256(b)
+	return string(sum[:])
 }
 
 // request is the question to the allocator, with what members have now.
@@ -355,20 +377,61 @@ func request(group string, generation uint64, queues []allocate.Queue, members [
 	return r
 }
 
-// allocated asks the allocator and checks what it says: it may be anybody's.
-func allocated(ctx context.Context, inst Instance, r *allocate.Request) (a allocate.Assignment, err error) {
-	ctx, cancel := context.WithTimeout(ctx, allocateWait)
-	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("it panicked: %v\n%s", p, debug.Stack())
-		}
-	}()
-	a, err = inst.Plugin.Allocate(ctx, r)
-	if err == nil {
-		err = a.Check(r)
+// allocated asks the allocator and checks what it says: it may be anybody's. One
+// that does not look at its context is left behind when the time is over; while some
+// calls of it are, it is not asked.
+func (a *Assign) allocated(ctx context.Context, name string, inst Instance, r *allocate.Request) (allocate.Assignment, error) {
+	a.mu.Lock()
+	lost := a.lost[name]
+	a.mu.Unlock()
+	if lost >= maxLost {
+		return allocate.Assignment{}, fmt.Errorf("%d calls of it have not come back yet; it is not asked before one does", lost)
 	}
-	return a, err
+	ctx, cancel := context.WithTimeout(ctx, allocateWait)
+	type answer struct {
+		made allocate.Assignment
+		err  error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		defer cancel()
+		defer func() {
+			if p := recover(); p != nil {
+				done <- answer{err: fmt.Errorf("it panicked: %v\n%s", p, debug.Stack())}
+			}
+		}()
+		made, err := inst.Plugin.Allocate(ctx, r)
+		if err == nil {
+			err = made.Check(r)
+		}
+		done <- answer{made, err}
+	}()
+	select {
+	case one := <-done:
+		return one.made, one.err
+	case <-ctx.Done():
+	}
+	// What looks at its context says so at once, and better.
+	timer := a.k.Clock.NewTimer(answerGrace)
+	defer timer.Stop()
+	select {
+	case one := <-done:
+		if one.err != nil {
+			one.err = fmt.Errorf("it has not answered for %v: %w", allocateWait, one.err)
+		}
+		return one.made, one.err
+	case <-timer.C():
+	}
+	a.mu.Lock()
+	a.lost[name]++
+	a.mu.Unlock()
+	go func() {
+		<-done
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.lost[name]--
+	}()
+	return allocate.Assignment{}, fmt.Errorf("it has not answered for %v", allocateWait)
 }
 
 func tabulate(r *allocate.Request, made allocate.Assignment, name, version string) *table {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/hardpointmq/hardpoint/core/allocate"
 	"github.com/hardpointmq/hardpoint/core/api"
@@ -27,7 +28,7 @@ func (a *Assign) plan(ctx context.Context, q *question, r *route) (*command.Assi
 	set.Allocator, set.Weights = cmp.Or(q.Plan.Allocator, set.Allocator), cmp.Or(q.Plan.Weights, set.Weights)
 	set = a.completed(q.ConsumerGroup, set)
 	name := pluginName(cmp.Or(set.Allocator, q.StrategyName))
-	inst, err := a.p.Allocator(name)
+	inst, err := a.p.Allocator(ctx, name)
 	if err != nil {
 		return nil, bad("allocator %q: %v", name, err)
 	}
@@ -54,8 +55,8 @@ func (a *Assign) plan(ctx context.Context, q *question, r *route) (*command.Assi
 	made := allocate.Assignment{Owner: slices.Repeat([]int{-1}, len(r.queues))} // of a group without members
 	if len(members) > 0 {
 		req := request(q.ConsumerGroup, generation, r.queues, members, present)
-		if made, err = allocated(ctx, inst, req); err != nil {
-			return nil, &api.Error{ID: api.ServiceNotAvailable, Text: fmt.Sprintf("allocator %s: %v", name, err), Err: err}
+		if made, err = a.allocated(ctx, name, inst, req); err != nil {
+			return nil, &api.Error{ID: api.ServiceNotAvailable, Text: "allocator " + name, Err: err}
 		}
 	}
 	place := make(map[string]int, len(members))
@@ -73,7 +74,10 @@ func (a *Assign) plan(ctx context.Context, q *question, r *route) (*command.Assi
 			p.Unowned++
 		}
 		if len(made.Why) > 0 {
-			pq.Why = made.Why[i]
+			pq.Why = cleaned(made.Why[i])
+		} else if len(members) > 0 {
+			_, there := place[pq.From]
+			pq.Why = why(name, &pq, there)
 		}
 		if pq.From != "" && pq.To != "" && pq.From != pq.To {
 			p.Moved++
@@ -84,6 +88,42 @@ func (a *Assign) plan(ctx context.Context, q *question, r *route) (*command.Assi
 		p.Queues[i] = pq
 	}
 	return p, nil
+}
+
+// why says why a queue goes where it does, for allocators that do not; there:
+// whoever has it is a member.
+func why(allocator string, q *command.PlanQueue, there bool) string {
+	switch {
+	case q.To == "":
+		return allocator + " gives it to nobody"
+	case q.From == "":
+		return "had no owner"
+	case q.From == q.To:
+		return "kept"
+	case !there:
+		return "moved: " + q.From + " is no member"
+	}
+	return "moved: " + allocator + " gives it to another member"
+}
+
+// maxWhy bounds what an allocator says of a queue, in characters.
+const maxWhy = 200
+
+// cleaned is a text of an allocator that cannot harm a terminal.
+func cleaned(s string) string {
+	if len(s) > 4*maxWhy {
+		s = s[:4*maxWhy]
+	}
+	out := []rune(s) // what is no UTF-8 becomes U+FFFD
+	if len(out) > maxWhy {
+		out = out[:maxWhy]
+	}
+	for i, r := range out {
+		if unicode.IsControl(r) {
+			out[i] = ' '
+		}
+	}
+	return string(out)
 }
 
 // owners is who has each queue.
@@ -112,7 +152,7 @@ func (a *Assign) planned(q *question, weights string) ([]allocate.Member, error)
 	}
 	rules, err := parseWeights(weights)
 	if err != nil {
-		return nil, &api.Error{ID: api.InvalidParameter, Text: err.Error(), Err: err}
+		return nil, &api.Error{ID: api.InvalidParameter, Text: "group " + q.ConsumerGroup, Err: err}
 	}
 	out := make([]allocate.Member, len(q.Plan.Members))
 	for i, m := range q.Plan.Members {

@@ -1,14 +1,15 @@
 package assign
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/hardpointmq/hardpoint/core/allocate/allocatekit"
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
@@ -83,7 +84,9 @@ func (a *Assign) serveAttributes() {
 
 // known is nil for an allocator that this broker has, whether or not it works now.
 func (a *Assign) known(name string) error {
-	if _, err := a.p.Allocator(pluginName(name)); errors.Is(err, ErrUnknown) {
+	now, cancel := context.WithCancel(context.Background())
+	cancel() // nobody waits until it is started
+	if _, err := a.p.Allocator(now, pluginName(name)); errors.Is(err, ErrUnknown) {
 		return err
 	}
 	return nil
@@ -141,11 +144,11 @@ func (a *Assign) check(q *command.SetMessageRequestModeBody) error {
 	}
 	if q.Allocator != "" {
 		if err := a.known(q.Allocator); err != nil {
-			return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("group %s: %s", q.ConsumerGroup, err), Err: err}
+			return &api.Error{ID: api.InvalidParameter, Text: "group " + q.ConsumerGroup, Err: err}
 		}
 	}
 	if _, err := parseWeights(q.Weights); err != nil {
-		return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("group %s: %s", q.ConsumerGroup, err), Err: err}
+		return &api.Error{ID: api.InvalidParameter, Text: "group " + q.ConsumerGroup, Err: err}
 	}
 	return nil
 }
@@ -180,7 +183,7 @@ func parseWeights(text string) ([]weight, error) {
 			pattern, number = part[:i], part[i+1:]
 		}
 		n, err := strconv.ParseUint(number, 10, 32)
-		if _, bad := path.Match(pattern, ""); err != nil || bad != nil || n == 0 || pattern == "" {
+		if err != nil || n == 0 || allocatekit.CheckPattern(pattern) != nil {
 			return nil, fmt.Errorf("weights: %.120q must be PATTERN=WEIGHT, with a pattern of client ids such as big-* and a weight from 1 on, separated by ;", part)
 		}
 		out = append(out, weight{pattern, uint32(n)})
@@ -190,10 +193,7 @@ func parseWeights(text string) ([]weight, error) {
 
 // weightOf is the weight of a client id.
 func weightOf(rules []weight, id string) uint32 {
-	i := slices.IndexFunc(rules, func(w weight) bool {
-		ok, _ := path.Match(w.pattern, id)
-		return ok || w.pattern == id
-	})
+	i := slices.IndexFunc(rules, func(w weight) bool { return allocatekit.Match(w.pattern, id) })
 	if i < 0 {
 		return 1
 	}

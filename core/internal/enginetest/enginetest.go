@@ -231,7 +231,7 @@ func TryStart(tb testing.TB, o Options) (*Engine, error) {
 	retry.New(e.K)
 	admin.New(e.K)
 	if o.Assign.Allocator == nil {
-		o.Assign.Allocator = func(string) (assign.Instance, error) { return assign.Instance{}, assign.ErrUnknown }
+		o.Assign.Allocator = func(context.Context, string) (assign.Instance, error) { return assign.Instance{}, assign.ErrUnknown }
 	}
 	o.Assign.Clients = e.Clients
 	assign.New(e.K, o.Assign)

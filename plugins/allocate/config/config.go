@@ -11,11 +11,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"strconv"
 	"strings"
 
 	"github.com/hardpointmq/hardpoint/core/allocate"
+	"github.com/hardpointmq/hardpoint/core/allocate/allocatekit"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 )
 
@@ -78,20 +78,14 @@ type queues struct {
 }
 
 func (q queues) names(x allocate.Queue) bool {
-	return x.ID >= q.from && x.ID <= q.to && matches(q.topic, x.Topic) && matches(q.broker, x.Broker)
-}
-
-// matches is path.Match with a pattern that was checked.
-func matches(pattern, name string) bool {
-	ok, _ := path.Match(pattern, name)
-	return ok || pattern == name // a name with brackets is not meant as a pattern
+	return x.ID >= q.from && x.ID <= q.to && allocatekit.Match(q.topic, x.Topic) && allocatekit.Match(q.broker, x.Broker)
 }
 
 func compile(c Config) ([]rule, error) {
 	var errs []error
 	rules := make([]rule, len(c.Rules))
 	for i, r := range c.Rules {
-		if _, err := path.Match(r.Client, ""); err != nil || r.Client == "" {
+		if allocatekit.CheckPattern(r.Client) != nil {
 			errs = append(errs, fmt.Errorf("rules[%d].client: %q is neither a client id nor a pattern of them", i, r.Client))
 		}
 		if len(r.Queues) == 0 {
@@ -120,7 +114,7 @@ func parse(text string) (queues, error) {
 	}
 	q := queues{topic: parts[0], broker: parts[1]}
 	for _, p := range parts[:2] {
-		if _, err := path.Match(p, ""); err != nil || p == "" {
+		if allocatekit.CheckPattern(p) != nil {
 			return queues{}, bad
 		}
 	}
@@ -149,7 +143,7 @@ func (c *Allocator) Allocate(_ context.Context, r *allocate.Request) (allocate.A
 	members := make([][]int, len(c.rules))
 	for i := range c.rules {
 		for m := range r.Members {
-			if matches(c.rules[i].client, r.Members[m].ClientID) {
+			if allocatekit.Match(c.rules[i].client, r.Members[m].ClientID) {
 				members[i] = append(members[i], m)
 			}
 		}
