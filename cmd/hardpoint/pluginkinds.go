@@ -134,12 +134,12 @@ func withPrograms(p *wiring.Plugins, c *config.Config, o external.Options, repla
 }
 
 // checkPrograms asks the plugins that are programs what they say to their
-// configuration. Those that were chosen have been asked.
+// configuration. Those that were chosen have been asked, and so have allocators.
 func checkPrograms(ctx context.Context, c *config.Config, p *wiring.Plugins, chosen ...string) []error {
 	var faults []error
 	for _, which := range slices.Sorted(maps.Keys(c.Programs)) {
 		prog := c.Programs[which]
-		if slices.Contains(chosen, which) {
+		if prog.Kind == wire.Allocate || slices.Contains(chosen, which) {
 			continue
 		}
 		if err := describeConfigured(ctx, c, p, prog.Kind, prog.Name); err != nil {

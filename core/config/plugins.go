@@ -303,9 +303,14 @@ func (c *Config) PluginError(kind, name string, err error) error {
 	for field := range c.Plugins[kind][name] {
 		look(field, strings.Join([]string{"plugins", kind, name, field}, "."))
 	}
-	src := c.origin[key]
-	if k, ok := keyTable().lookup(key); ok {
-		src = c.origin[k.Name]
+	src, ok := c.origin[key]
+	if k, known := keyTable().lookup(key); known {
+		src, ok = c.origin[k.Name]
+	}
+	for full, o := range c.origin { // a table has no place of its own, but where it begins
+		if strings.HasPrefix(full, key+".") && (!ok || o.Line < src.Line) {
+			src, ok = o, true
+		}
 	}
 	return &PluginError{Key: key, Source: src, Err: err, hide: c.Plugins[kind][name]}
 }

@@ -85,11 +85,15 @@ func hostValue(field string, v any) (any, error) {
 	return list, nil
 }
 
-// words takes a list, or the words of a text where a source has no lists.
+// words takes a list, or the words of a text where a source has no lists. Quotes in
+// such a text are refused: somebody expects them to hold words together.
 func words(v any) ([]string, error) {
 	var out []string
 	switch v := v.(type) {
 	case string:
+		if strings.ContainsAny(v, `"'`) {
+			return nil, fmt.Errorf("a text is split at its blanks, whatever its quotes; write a list of texts, in a file that has lists (.yaml, .toml)")
+		}
 		out = strings.Fields(v)
 	case []any:
 		for _, e := range v {
@@ -104,6 +108,11 @@ func words(v any) ([]string, error) {
 		}
 	default:
 		return nil, fmt.Errorf("write a list of texts")
+	}
+	for _, s := range out {
+		if err := checkText(s); err != nil {
+			return nil, err
+		}
 	}
 	if slices.ContainsFunc(out, func(s string) bool { return strings.Contains(s, "${") }) {
 		return nil, fmt.Errorf("${…} is not resolved here: everybody on the machine can see arguments and environment of a process; write it into a field of the plugin's own configuration")

@@ -284,6 +284,8 @@ func (p *process) whyNot(ctx, limit context.Context, err error) error {
 		return ctx.Err()
 	case r.startErr != nil:
 		return diagnose(p.cmd.Path, r.startErr)
+	case !r.started.Load(): // go-plugin failed before that
+		return fmt.Errorf("it was not launched: %w", err)
 	case fault != nil:
 		return fault
 	case late && hand == "":

@@ -81,6 +81,9 @@ func (r *runDirs) open(tmp string) error {
 		return fmt.Errorf("the path of the temporary directory %s has %d bytes, and that of a socket in it would have more than the %d that every system allows; set TMPDIR to a shorter one, at most %d bytes",
 			tmp, len(tmp), socketPath, socketPath-socketName)
 	}
+	if strings.Contains(tmp, "|") { // it separates the parts of the handshake
+		return fmt.Errorf("the path of the temporary directory %s has a |, which cannot be told to a host; set TMPDIR to another one", tmp)
+	}
 	clean(tmp)
 	id := strings.ToLower(rand.Text()[:6])
 	fresh := filepath.Join(tmp, newPrefix+id)

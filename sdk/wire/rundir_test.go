@@ -133,4 +133,7 @@ func TestSocketPathTooLong(t *testing.T) {
 	t.Setenv("TMPDIR", tmp)
 	_, _, err := all.make()
 	require.ErrorContains(t, err, "set TMPDIR to a shorter one")
+	t.Setenv("TMPDIR", "a|b")
+	_, _, err = all.make()
+	require.ErrorContains(t, err, "set TMPDIR to another one")
 }
