@@ -15,7 +15,7 @@ import (
 
 func unit(topic string, id int32, at message.Position) message.Unit {
 	return message.Unit{
-		Queue: message.Queue{Topic: topic, ID: id}, At: at, Size: 100, Offset: math.MaxInt64,
+		Queue: message.Queue{Topic: topic, ID: id}, At: at, Size: 5, Offset: math.MaxInt64 - 1,
 		TagsCode: math.MinInt64, StoreTime: 1_700_000_000_000 + int64(at),
 	}
 }

@@ -103,7 +103,9 @@ func PutBatch(b []byte, t *TopicWriter, x *storage.Batch) []byte {
 	return b
 }
 
-// ReadBatch fills x from a body; x.Buf aliases it.
+// ReadBatch fills x from a body; x.Buf aliases it. What it points at lies within: a
+// store goes by that, and one that was told nonsense could have to stop. Where the
+// batch goes is the store's to judge.
 func ReadBatch(body []byte, t *TopicReader, x *storage.Batch) error {
 	d := Decoder{B: body}
 	x.Term = d.Uint()
@@ -125,19 +127,28 @@ func ReadBatch(body []byte, t *TopicReader, x *storage.Batch) error {
 			return fmt.Errorf("%w: topic %d of %d", ErrFrame, id, len(t.names))
 		}
 		u := message.Unit{Queue: message.Queue{Topic: t.names[id], ID: d.Int32()}}
-		u.At = x.At + message.Position(d.Int())
+		at := d.Int()
+		u.At = x.At + message.Position(at)
 		u.Size = d.Int32()
 		u.Offset, u.TagsCode = d.Int(), d.Int()
 		u.StoreTime = last + d.Int()
 		last = u.StoreTime
+		if !d.Fault && (at < 0 || u.Size < 0 || uint64(at)+uint64(u.Size) > size || u.Offset < 0 || u.Offset == math.MaxInt64) {
+			return fmt.Errorf("%w: unit %d of a batch of %d bytes: record at byte %d with %d bytes, offset %d in %s/%d",
+				ErrFrame, len(x.Units), size, at, u.Size, u.Offset, u.Queue.Topic, u.Queue.ID)
+		}
 		x.Units = append(x.Units, u)
 	}
 	last = 0
 	for range d.Count(3) {
 		k := message.Key{Hash: d.Int32()}
-		k.At = x.At + message.Position(d.Int())
+		at := d.Int()
+		k.At = x.At + message.Position(at)
 		k.StoreTime = last + d.Int()
 		last = k.StoreTime
+		if !d.Fault && (at < 0 || uint64(at) >= size) {
+			return fmt.Errorf("%w: key %d of a batch of %d bytes: record at byte %d", ErrFrame, len(x.Keys), size, at)
+		}
 		x.Keys = append(x.Keys, k)
 	}
 	if err := readGroups(&d, x, size); err != nil {

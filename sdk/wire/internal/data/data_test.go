@@ -23,7 +23,7 @@ const (
 
 func unit(topic string, id int32, at message.Position) message.Unit {
 	return message.Unit{
-		Queue: message.Queue{Topic: topic, ID: id}, At: at, Size: 100, Offset: math.MaxInt64,
+		Queue: message.Queue{Topic: topic, ID: id}, At: at, Size: 5, Offset: math.MaxInt64 - 1,
 		TagsCode: math.MinInt64, StoreTime: 1_700_000_000_000 + int64(at),
 	}
 }
@@ -62,9 +62,9 @@ func TestDictionaryBeginsAnew(t *testing.T) {
 	var w TopicWriter
 	var r TopicReader
 	for i := range maxTopics + 3000 {
-		b := storage.Batch{Units: []message.Unit{unit(string(rune(i%5000+200))+string(rune(i/5000+200)), 0, 0)}}
+		b := storage.Batch{Buf: make([]byte, 5), Units: []message.Unit{unit(string(rune(i%5000+200))+string(rune(i/5000+200)), 0, 0)}}
 		var got storage.Batch
-		require.NoError(t, ReadBatch(PutBatch(nil, &w, &b), &r, &got))
+		require.NoError(t, ReadBatch(append(PutBatch(nil, &w, &b), b.Buf...), &r, &got))
 		require.Equal(t, b.Units, got.Units)
 		require.Len(t, r.names, len(w.ids))
 		require.LessOrEqual(t, len(r.names), maxTopics+1)
@@ -73,11 +73,19 @@ func TestDictionaryBeginsAnew(t *testing.T) {
 
 func TestBatchRefused(t *testing.T) {
 	for name, change := range map[string]func(*storage.Batch){
-		"group too long":  func(b *storage.Batch) { b.Groups[1].Len++ },
-		"group too short": func(b *storage.Batch) { b.Groups[1].Len-- },
-		"negative group":  func(b *storage.Batch) { b.Groups[0].Len, b.Groups[1].Len = -5, 15 },
-		"units missing":   func(b *storage.Batch) { b.Groups[0].Units = 1 },
-		"keys missing":    func(b *storage.Batch) { b.Groups[0].Keys = 0 },
+		"unit before it":      func(b *storage.Batch) { b.Units[0].At = b.At - 1 },
+		"unit behind it":      func(b *storage.Batch) { b.Units[2].At++ },
+		"unit too long":       func(b *storage.Batch) { b.Units[2].Size = math.MaxInt32 },
+		"unit of no size":     func(b *storage.Batch) { b.Units[0].Size = -1 },
+		"negative offset":     func(b *storage.Batch) { b.Units[1].Offset = -1 },
+		"offset without next": func(b *storage.Batch) { b.Units[1].Offset = math.MaxInt64 },
+		"key before it":       func(b *storage.Batch) { b.Keys[0].At = b.At - 1 },
+		"key behind it":       func(b *storage.Batch) { b.Keys[1].At = b.End() },
+		"group too long":      func(b *storage.Batch) { b.Groups[1].Len++ },
+		"group too short":     func(b *storage.Batch) { b.Groups[1].Len-- },
+		"negative group":      func(b *storage.Batch) { b.Groups[0].Len, b.Groups[1].Len = -5, 15 },
+		"units missing":       func(b *storage.Batch) { b.Groups[0].Units = 1 },
+		"keys missing":        func(b *storage.Batch) { b.Groups[0].Keys = 0 },
 	} {
 		b := batch()
 		change(b)
