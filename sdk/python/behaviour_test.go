@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -86,7 +87,11 @@ func TestErrorsAndReasons(t *testing.T) {
 	require.ErrorIs(t, err, allocate.ErrRequest)
 	require.ErrorContains(t, err, "not on Tuesdays")
 	_, err = build(t, `{"what": "raise"}`).Allocate(t.Context(), r)
-	require.ErrorContains(t, err, "no such drawer")
+	require.ErrorContains(t, err, `KeyError: 'no such drawer' (odd.py, line 20)`)
+	_, err = build(t, `{"what": "names"}`).Allocate(t.Context(), r)
+	require.ErrorContains(t, err, "allocate gave queue 0 to '"+r.Members[0].ClientID+"'; it must be the index of a member, or -1")
+	_, err = build(t, `{"what": "nothing"}`).Allocate(t.Context(), r)
+	require.ErrorContains(t, err, "allocate returned None; it must be a list")
 	require.NotErrorIs(t, err, plugin.ErrUnavailable)
 	got, err := build(t, `{"what": "why"}`).Allocate(t.Context(), r)
 	require.NoError(t, err)
@@ -263,13 +268,19 @@ func TestRunByHand(t *testing.T) {
 	cmd, stderr = command(t, h.MagicCookieKey+"="+h.MagicCookieValue, "PLUGIN_PROTOCOL_VERSIONS=0,99")
 	require.ErrorAs(t, cmd.Run(), &exit)
 	require.Contains(t, stderr.String(), "the host speaks the plugin protocol 0 or 99, this plugin 1")
+
+	// A Python that lacks the packages; -S leaves out those that are installed.
+	cmd, stderr = command(t)
+	cmd.Args = slices.Insert(cmd.Args, 1, "-S")
+	require.ErrorAs(t, cmd.Run(), &exit)
+	require.Contains(t, stderr.String(), "hardpoint_plugin needs grpc and google.protobuf, which "+cmd.Path+" does not have")
 }
 
 // TestMissingMethods are said when the process starts, not when they are called.
 func TestMissingMethods(t *testing.T) {
 	_, err := external.Storage("half", program(t, "testdata/unfinished.py"), external.Options{}).Describe(t.Context(), nil)
 	require.ErrorIs(t, err, plugin.ErrUnavailable)
-	require.ErrorContains(t, err, `the storage plugin "half" lacks the method apply, scan, sync`)
+	require.ErrorContains(t, err, `the storage plugin "half" lacks apply(), scan(), sync()`)
 }
 
 // TestBroker runs a whole broker on both examples, and finds its messages again.

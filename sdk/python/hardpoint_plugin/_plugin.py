@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+import traceback
 
 from hardpoint.plugin.v1 import plugin_pb2
 
@@ -96,7 +98,7 @@ def schema(cls):
 
 def failure(error):
     """The Failure that carries an exception to the host."""
-    out = plugin_pb2.Failure(text=str(error) or type(error).__name__)
+    out = plugin_pb2.Failure(text=_text(error))
     if isinstance(error, errors.Corrupt):
         out.corrupt.file, out.corrupt.offset, out.corrupt.reason = error.file, error.offset, error.reason
     elif isinstance(error, errors.PluginError):
@@ -106,6 +108,18 @@ def failure(error):
     else:
         logging.getLogger("hardpoint_plugin").error("a call failed", exc_info=error)
     return out
+
+
+def _text(error):
+    """What an exception says: the plugin's own errors their text; any other, which the
+    author did not mean to raise, its type and its line, too."""
+    text = str(error)
+    if isinstance(error, errors.PluginError) and text:
+        return text
+    package = os.path.dirname(__file__)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if os.path.dirname(f.filename) != package]
+    where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {text}".removesuffix(": ") + where
 
 
 class Kind:

@@ -25,7 +25,7 @@ _GRACE = 1.0  # seconds that calls under way get at the end
 
 _BY_HAND = (
     "this is a Hardpoint plugin, and no broker started it: run by hand it does nothing. "
-    "Name this program in the broker's configuration"
+    "Name it in a broker's configuration (plugins.KIND.NAME.path), or try it with `hardpoint plugin check`"
 )
 
 
@@ -99,11 +99,13 @@ def _kinds(plugins):
     services = {"allocate": allocate.Service, "storage": storage.Service}
     by_kind = {}
     for p in plugins:
+        if not isinstance(p, type):
+            sys.exit(f"{p!r} cannot be served: serve takes classes, such as serve(Dealt)")
         if not p.name or p.kind not in services:
             sys.exit(f"{p.__name__} cannot be served: it needs a name, and to be an Allocator or a Store")
         missing = p._missing()
         if missing:
-            sys.exit(f'{p.__name__} cannot be served: the {p.kind} plugin "{p.name}" lacks the method {", ".join(missing)}')
+            sys.exit(f'{p.__name__} cannot be served: the {p.kind} plugin "{p.name}" lacks {", ".join(m + "()" for m in missing)}')
         by_kind.setdefault(p.kind, []).append(p)
     return {kind: services[kind](classes) for kind, classes in by_kind.items()}
 

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from hardpoint.allocate.v1 import allocate_pb2
@@ -72,6 +73,12 @@ def _request(r):
 
 def _response(answer):
     owner, why = answer if isinstance(answer, tuple) else (answer, ())
+    if not isinstance(owner, Iterable):
+        raise TypeError(f"allocate returned {owner!r}; it must be a list with the index of a member, or -1, for each queue")
+    owner = list(owner)
+    for queue, member in enumerate(owner):
+        if not hasattr(member, "__index__"):
+            raise TypeError(f"allocate gave queue {queue} to {member!r}; it must be the index of a member, or -1")
     out = allocate_pb2.AllocateResponse(owner=owner)
     if why:
         reasons = {text: i for i, text in enumerate(dict.fromkeys(why))}
