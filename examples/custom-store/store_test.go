@@ -11,6 +11,8 @@ import (
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/core/storage/storekit"
+	"github.com/hardpointmq/hardpoint/core/storage/storekit/kvtest"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
 	"github.com/hardpointmq/hardpoint/sdk/embedded"
 	"github.com/hardpointmq/hardpoint/sdk/external"
@@ -31,6 +33,10 @@ func asProcess(t testing.TB) storage.Factory {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	return external.Storage("journal", external.Command{Path: self, Env: []string{serveEnv + "=1"}}, external.Options{})
+}
+
+func TestBackend(t *testing.T) {
+	kvtest.Run(t, kvtest.Harness{New: func(dir string) storekit.KV { return &journal{dir: dir, buffer: 4096} }})
 }
 
 func TestConformance(t *testing.T) {
