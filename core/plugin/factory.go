@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"strings"
 )
@@ -181,8 +182,15 @@ func Decode(name string, raw Raw, cfg any) error {
 	return nil
 }
 
-// explain adds the known fields to the decoder's message about an unknown one.
+// explain says in a user's words what the decoder says in those of Go, and which
+// fields are known when one is not.
 func explain(err error, cfg any) error {
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
+		if number, ok := strings.CutPrefix(wrong.Value, "number "); ok {
+			return fmt.Errorf("%s is %s, it must be %s", wrong.Field, number, rangeOf(wrong.Type))
+		}
+		return fmt.Errorf("%s is of the type %s, it must be of the type %s", wrong.Field, wrong.Value, schemaType(wrong.Type))
+	}
 	if !strings.Contains(err.Error(), "unknown field") {
 		return err
 	}
@@ -238,6 +246,17 @@ func schemaOf(c any) json.RawMessage {
 		return json.RawMessage(`{"type":"object"}`)
 	}
 	return b
+}
+
+// rangeOf is what a field of the type t takes, for one that got another number.
+func rangeOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return fmt.Sprintf("an integer from 0 to %d", uint64(math.MaxUint64)>>(64-t.Bits()))
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return fmt.Sprintf("an integer from %d to %d", int64(math.MinInt64)>>(64-t.Bits()), int64(math.MaxInt64)>>(64-t.Bits()))
+	}
+	return "of the type " + schemaType(t)
 }
 
 func schemaType(t reflect.Type) string {

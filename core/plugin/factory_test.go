@@ -74,7 +74,9 @@ func TestFactoryBuildsWithDefaultsAndConfig(t *testing.T) {
 func TestFactoryRefusesBadConfig(t *testing.T) {
 	for _, c := range []struct{ raw, says string }{
 		{`{"sise": 3}`, "size, key"},
-		{`{"size": "three"}`, "size"},
+		{`{"size": "three"}`, "size is of the type string, it must be of the type integer"},
+		{`{"size": 1.5}`, "size is 1.5, it must be an integer from -9223372036854775808 to 9223372036854775807"},
+		{`{"key": [1]}`, "key is of the type array, it must be of the type string"},
 		{`{"size": 0}`, "at least 1"},
 		{`{"size": 1} {}`, "end of the object"},
 		{`{"size": 1`, "EOF"},

@@ -2,6 +2,7 @@ package external
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"strconv"
@@ -90,4 +91,33 @@ func TestFlood(t *testing.T) {
 		}
 	}
 	require.InDelta(t, 5*logBurst/1000, logged+dropped, 5)
+}
+
+// TestLastLines: of a long stack the error has the panic and the plugin's own frames,
+// which come first, rather than what called it.
+func TestLastLines(t *testing.T) {
+	last := func(lines ...string) string {
+		p := newPump("told", nil, plugin.Settings{}.WithDefaults().Clock)
+		defer p.stop()
+		for _, l := range lines {
+			p.line("stderr", l)
+		}
+		return p.last()
+	}
+	numbered := func(n int, what string) (lines []string) {
+		for i := range n {
+			lines = append(lines, fmt.Sprint(what, " ", i))
+		}
+		return lines
+	}
+	if got := last(append(numbered(20, "before"), "panic: a", "mine.go:1")...); !strings.HasPrefix(got, "before 10\n") || !strings.HasSuffix(got, "panic: a\nmine.go:1") {
+		t.Errorf("a short stack is part of the last lines: %s", got)
+	}
+	want := strings.Join(append(append(append([]string{"panic: a"}, numbered(7, "frame")...), "…"), "frame 36", "frame 37", "frame 38", "frame 39"), "\n")
+	if got := last(append(append(numbered(20, "before"), "panic: a"), numbered(40, "frame")...)...); got != want {
+		t.Errorf("kept\n%s\nof a long stack, want\n%s", got, want)
+	}
+	if got := last(append(append(numbered(3, "before"), "panic: a"), numbered(13, "frame")...)...); strings.Count(got, "frame 6") != 1 || strings.Count(got, "\n") > lastLines {
+		t.Errorf("lines are kept once, and no more than %d: %s", lastLines, got)
+	}
 }

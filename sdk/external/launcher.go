@@ -299,7 +299,7 @@ func (p *process) whyNot(ctx, limit context.Context, err error) error {
 	case hand == "" && r.killed.Load(): // go-plugin did, at the end of its output
 		return errors.New("it closed its standard output without the handshake of a Hardpoint plugin, and went on running")
 	case hand == "":
-		return errors.New("it ended before the handshake: if it is a plugin of Hardpoint at all, its last output says why")
+		return errors.New("it ended before the handshake: its last output says why, unless it is no plugin of Hardpoint, or one whose main function does not call serve")
 	}
 	return fmt.Errorf("it shook hands (%s), then: %w", shown(hand), err)
 }

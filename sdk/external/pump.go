@@ -23,6 +23,7 @@ const (
 	lineQueue = 256     // lines that may wait for the logger
 	lastLines = 12      // lines kept for errors
 	lastSize  = 500     // bytes of each
+	faultSize = 8       // lines kept from the one on that says why a Go program dies: its place is among the first
 
 	noiseLines = 3 // lines kept of what does not belong on standard output
 
@@ -44,12 +45,14 @@ type pump struct {
 	quit    chan struct{}
 	done    chan struct{}
 
-	mu    sync.Mutex
-	tail  []string
-	noisy []string  // the first lines on standard output, which is not the plugin's
-	fault string    // the newest line that says why a Go program dies
-	room  float64   // bytes that may be logged at once
-	told  time.Time // when that was so
+	mu      sync.Mutex
+	seen    int // lines
+	tail    []string
+	noisy   []string  // the first lines on standard output, which is not the plugin's
+	fault   []string  // the newest line that says why a Go program dies, and those behind it
+	faultAt int       // lines seen before it
+	room    float64   // bytes that may be logged at once
+	told    time.Time // when that was so
 }
 
 type printed struct{ stream, text string }
@@ -117,8 +120,12 @@ func (p *pump) line(stream, text string) {
 		p.noisy = append(p.noisy, fmt.Sprintf("%.80s", text))
 	}
 	if isFault(text) {
-		p.fault = kept
+		p.fault, p.faultAt = nil, p.seen
 	}
+	if p.faultAt+len(p.fault) == p.seen && len(p.fault) < faultSize && (isFault(text) || p.fault != nil) {
+		p.fault = append(p.fault, kept)
+	}
+	p.seen++
 	fits := p.fits(len(text))
 	p.mu.Unlock()
 	if !fits {
@@ -151,13 +158,16 @@ func isFault(line string) bool {
 	return strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:")
 }
 
-// last gives the last lines, before them the one that says why.
+// last gives the last lines. When they are of a long stack they give way to the
+// lines that say why, and where.
 func (p *pump) last() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	lines := p.tail
-	if p.fault != "" && !slices.Contains(lines, p.fault) {
-		lines = append([]string{p.fault, "…"}, lines...)
+	if first := p.seen - len(p.tail); len(p.fault) > 0 && p.faultAt < first {
+		rest := lines[max(len(lines)-lastLines+faultSize, p.faultAt+len(p.fault)-first):]
+		lines = append(slices.Clone(p.fault), "…")
+		lines = append(lines, rest...)
 	}
 	return strings.Join(lines, "\n")
 }

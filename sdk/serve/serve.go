@@ -109,7 +109,7 @@ func Main(o Options) {
 }
 
 // ErrByHand is returned when no host started the process. Test with errors.Is.
-var ErrByHand = errors.New("this is a Hardpoint plugin, and no broker started it: run by hand it does nothing. A broker starts it that names this program in external.Storage (package sdk/external); the hardpoint program does so with its own stores for --storage-process")
+var ErrByHand = errors.New("this is a Hardpoint plugin, and no broker started it: run by hand it does nothing. Name it in a broker's configuration (plugins.KIND.NAME.path), or try it with `hardpoint plugin check`")
 
 // Run serves o until the host ends it. Run by hand it returns [ErrByHand]. It
 // does not return when the handshake fails or the host dies, but ends the
@@ -154,6 +154,9 @@ func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{
 		Level: level,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if a.Value.Kind() == slog.KindDuration { // a number of nanoseconds else
+				a.Value = slog.StringValue(a.Value.Duration().String())
+			}
 			if len(groups) > 0 {
 				return a
 			}

@@ -114,7 +114,7 @@ func properties(t tb, a allocate.Allocator, h Harness) {
 			if o >= 0 {
 				count[o]++
 			} else if !h.Lacks.Complete {
-				t.Fatalf("queue %d of %d has no owner", q, n)
+				t.Fatalf("queue %d of %d has no owner; Lacks.Complete says that this is meant", q, n)
 			}
 		}
 		for i := range r.Members {
@@ -122,7 +122,7 @@ func properties(t tb, a allocate.Allocator, h Harness) {
 		}
 		slices.Sort(count)
 		if !h.Lacks.Balance && !weighed && count[m-1]-count[0] > 1 {
-			t.Fatalf("%d queues, %d members: shares from %d to %d", n, m, count[0], count[m-1])
+			t.Fatalf("%d queues, %d members: shares from %d to %d; Lacks.Balance says that this is meant", n, m, count[0], count[m-1])
 		}
 		same(t, a, r, got)
 	}

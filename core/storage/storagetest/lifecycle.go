@@ -192,7 +192,7 @@ func testOneOpener(t *testing.T, h Harness) {
 	second, err := h.Factory.Build(t.Context(), func() storage.Params { p := w.params(); p.Events = storage.Events{}; return p }(), h.Config)
 	must(t, err, "Build")
 	if err := second.Start(t.Context()); err == nil {
-		t.Error("a second store started on the directory of a running one")
+		t.Error("a second store started on the directory of a running one: Start takes a lock in it (vfs.OS{}.Lock) and keeps it")
 	}
 	must(t, second.Shutdown(t.Context()), "Shutdown of the second")
 	w.append(one(queue("T", 0), 10))

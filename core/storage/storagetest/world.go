@@ -163,6 +163,9 @@ func (w *world) assign(groups ...[]Message) *storage.Pending {
 	return p
 }
 
+// poison is written over what was lent to a store.
+const poison = 0xA5
+
 // append places groups, appends them, poisons the bytes and tells the model.
 func (w *world) append(groups ...[]Message) *storage.Pending {
 	w.t.Helper()
@@ -178,7 +181,7 @@ func (w *world) write(p *storage.Pending) {
 		w.model.add(b)
 		must(w.t, w.store.Append(w.t.Context(), b), "Append at %d", b.At)
 		for j := range b.Buf {
-			b.Buf[j] = 0xA5
+			b.Buf[j] = poison
 		}
 		if w.mode == storage.Immediate {
 			w.model.published = w.model.tail
@@ -617,7 +620,11 @@ func join(frags [][]byte) []byte {
 func differ(got, want []byte) string {
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
-			return fmt.Sprintf(", first at byte %d: %#x, want %#x", i, got[i], want[i])
+			said := fmt.Sprintf(", first at byte %d: %#x, want %#x", i, got[i], want[i])
+			if got[i] == poison {
+				said += "; the suite writes that over bytes that were lent to the store: copy what is kept"
+			}
+			return said
 		}
 	}
 	return ", behind the common length"
