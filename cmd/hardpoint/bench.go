@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -43,9 +42,10 @@ func (p *program) benchRun(name, short string, run func(context.Context, bench.O
 	var o bench.Options
 	var out output
 	var quiet bool
-	header, offset := "json", "begin"
+	header := choice{"json", []string{"json", "rocketmq"}}
+	from := choice{"begin", []string{"begin", "end"}}
 	c := &cobra.Command{
-		Use: name, Short: short, Args: cobra.NoArgs,
+		Use: name, Short: short, Args: noArgs,
 		PreRunE: func(*cobra.Command, []string) error {
 			if o.Broker == "" && o.NameServer == "" {
 				return errors.New("say which broker: its address with --broker, or that of a name server with --namesrv")
@@ -53,20 +53,11 @@ func (p *program) benchRun(name, short string, run func(context.Context, bench.O
 			return nil
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
-			switch strings.ToLower(header) {
-			case "json":
-				o.Header = command.JSON
-			case "rocketmq", "binary":
+			if header.word == "rocketmq" {
 				o.Header = command.RocketMQ
-			default:
-				return fmt.Errorf("--header is %q, allowed are json and rocketmq", header)
 			}
-			switch offset {
-			case "begin":
-			case "end":
+			if from.word == "end" {
 				o.Begin = bench.FromEnd
-			default:
-				return fmt.Errorf("--from is %q, allowed are begin and end", offset)
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
@@ -91,22 +82,24 @@ func (p *program) benchRun(name, short string, run func(context.Context, bench.O
 	f.StringVar(&o.Group, "group", "HardpointBenchGroup", "producer or consumer group")
 	f.IntVar(&o.Queues, "queues", 4, "queues of the topic, where no route tells them or it is created")
 	f.IntVar(&o.Connections, "connections", 4, "connections")
-	f.DurationVar(&o.Duration, "duration", 0, "measured time, 10s unless there is a count")
-	f.DurationVar(&o.Warmup, "warmup", 0, "time before the measurement begins")
+	f.Var(durationFlag{&o.Duration}, "duration", "measured time, 10s unless there is a count")
+	f.Var(durationFlag{&o.Warmup}, "warmup", "time before the measurement begins")
 	f.Int64Var(&o.Count, "count", 0, "ends after so many messages")
-	f.StringVar(&header, "header", header, "encoding of request headers: json or rocketmq")
+	header.register(c, "header", "", "encoding of request headers")
 	f.IntSliceVar(&o.PIDs, "pid", nil, "the server's process or processes on this machine, whose CPU and memory are told (Linux)")
-	f.DurationVar(&o.Timeout, "timeout", 15*time.Second, "how long an answer may take")
+	o.Timeout = 15 * time.Second
+	f.Var(durationFlag{&o.Timeout}, "timeout", "how long an answer may take")
 	f.BoolVar(&quiet, "quiet", false, "no progress on the terminal")
 	if sends {
 		f.IntVar(&o.Depth, "depth", 0, "requests in flight on each connection, 64 in a closed loop and at most 1024 in an open one")
-		f.IntVar(&o.Size, "size", 1024, "length of a body in bytes")
+		o.Size = 1024
+		f.Var(sizeFlag{&o.Size}, "size", "length of a body, as in 100 (bytes) or 4KiB")
 		f.Float64Var(&o.Rate, "rate", 0, "messages per second over all connections; 0: as many as can be")
 		f.BoolVar(&o.FromSend, "from-send", false, "with a rate, count latency from when a message was sent")
 		f.BoolVar(&o.CreateTopic, "create-topic", false, "create the topic first; without it the broker's automatic creation is relied on")
 	} else {
 		f.IntVar(&o.Depth, "depth", 1, "queues that each connection reads at once")
-		f.StringVar(&offset, "from", offset, "begin: what is there, again and again for the duration; end: what comes")
+		from.register(c, "from", "", "what is there, again and again for the duration, or what comes")
 		f.BoolVar(&o.Verify, "verify", false, "read every queue once and check offsets and checksums")
 	}
 	if name != "produce" { // which pulls nothing
@@ -166,7 +159,7 @@ sends like a broker. Compare a broker's throughput with that of this server unde
 
     hardpoint bench floor --listen 127.0.0.1:10920 --file /tmp/floor &
     hardpoint bench produce --broker 127.0.0.1:10920`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()

@@ -172,7 +172,12 @@ func (p *program) configExplain() *cobra.Command {
 	c := &cobra.Command{
 		Use: "explain [KEY]", Short: "Explain a configuration key, or list all",
 		Long: "Tells what a key does, its values and default. KEY is the key, another spelling of it, or its environment variable;\nplugins.KIND.NAME lists the fields of a plugin. Without KEY it lists every known key and whether it has an effect.",
-		Args: cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("takes one KEY at most; %d arguments given", len(args))
+			}
+			return nil
+		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var names []string
 			for _, k := range config.Keys() {
@@ -191,7 +196,7 @@ func (p *program) configExplain() *cobra.Command {
 			}
 			k, err := config.Explain(args[0])
 			if err != nil {
-				return err
+				return misuse{err}
 			}
 			if out.json() {
 				return p.printJSON(explained(k))
@@ -261,7 +266,7 @@ func (p *program) configShow() *cobra.Command {
 	c := &cobra.Command{
 		Use: "show", Short: "Show every value and where it came from",
 		Long: "Reads file, environment and flags as a start with the same ones would, and prints the result.",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			l, err := config.Load(config.Options{Mode: mode.mode, Env: os.Environ(), Flags: c.Flags()})
 			if err != nil {
@@ -287,6 +292,7 @@ func (p *program) configShow() *cobra.Command {
 		},
 	}
 	config.RegisterFlags(c.Flags())
+	completeConfigFlags(c)
 	c.Flags().BoolVar(&set, "changed", false, "only what the file, the environment or flags set")
 	out.register(c)
 	mode.register(c)

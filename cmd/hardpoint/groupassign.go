@@ -94,6 +94,7 @@ repeated.`,
 	c.MarkFlagsMutuallyExclusive("dry-run", "yes")
 	c.MarkFlagsMutuallyExclusive("unset", "allocator")
 	c.MarkFlagsMutuallyExclusive("unset", "weights")
+	_ = c.RegisterFlagCompletionFunc("allocator", completeNames("allocate"))
 	g.out.register(c)
 	return c
 }

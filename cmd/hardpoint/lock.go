@@ -45,7 +45,7 @@ func (l *dirLock) Start(ctx context.Context) error {
 	name := filepath.Join(l.dir, l.role+".lock")
 	f, err := storage.WaitLock(ctx, plugin.Settings{Logger: l.log}, name, func() (vfs.File, error) { return l.fs.Lock(name) })
 	if errors.Is(err, vfs.ErrLocked) {
-		return fmt.Errorf("%s is in use by another %s; stop that one, or choose another directory with --data: %w", l.dir, l.role, err)
+		return fmt.Errorf("%s (--data) is in use by another %s: %w", l.dir, l.role, err)
 	}
 	l.file = f
 	return err

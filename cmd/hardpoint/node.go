@@ -41,7 +41,7 @@ type node struct {
 
 func nodeCommand(p *program, mode config.Mode, short, long string) *cobra.Command {
 	c := &cobra.Command{
-		Use: mode.String(), Short: short, Long: long, Args: cobra.NoArgs,
+		Use: mode.String(), Short: short, Long: long, Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			began := time.Now()
 			reload := reloadWith(config.Options{Mode: mode, Env: os.Environ(), Flags: c.Flags()})
@@ -58,6 +58,7 @@ func nodeCommand(p *program, mode config.Mode, short, long string) *cobra.Comman
 	}
 	config.RegisterFlags(c.Flags())
 	config.HideFlags(c.Flags(), mode)
+	completeConfigFlags(c)
 	return c
 }
 

@@ -33,12 +33,12 @@ type measured struct {
 	Form       string  `json:"form"`
 	Work       string  `json:"work"`
 	Calls      int64   `json:"calls"`
-	CallsPer   float64 `json:"calls_per_second"`
-	RecordsPer float64 `json:"records_per_second,omitempty"`
-	BytesPer   float64 `json:"bytes_per_second,omitempty"`
-	P50        float64 `json:"p50_seconds"`
-	P99        float64 `json:"p99_seconds"`
-	Max        float64 `json:"max_seconds"`
+	CallsPer   float64 `json:"callsPerSecond"`
+	RecordsPer float64 `json:"recordsPerSecond,omitempty"`
+	BytesPer   float64 `json:"bytesPerSecond,omitempty"`
+	P50        float64 `json:"p50Ms"`
+	P99        float64 `json:"p99Ms"`
+	Max        float64 `json:"maxMs"`
 }
 
 // pluginBench is one run of the command.
@@ -54,25 +54,31 @@ type pluginBench struct {
 func (p *program) pluginBench() *cobra.Command {
 	var out output
 	b := &pluginBench{cfg: &config.Config{}}
-	form := "both"
+	form := choice{"both", []string{"in-process", "process", "both"}}
+	kind := choice{"", benched}
 	c := &cobra.Command{
 		Use: "bench NAME", Short: "Measure a plugin by itself, in the process and as a process",
-		Long: `Measures a plugin by itself, without a broker: a store appends, reads and syncs, an allocator allocates. The same work is
-that of the shared benchmarks in the conformance suites. Both forms stand side by side, so that the difference is the
-border's cost. A plugin that --config names a program for has one form, the process.
+		Long: `Measures a plugin by itself, without a broker: a store appends, reads and syncs, an allocator allocates. The work is that of the
+benchmarks in the conformance suites. Both forms stand side by side, so that the difference is the border's cost. A plugin
+that --config names a program for has one form, the process.
 
 Times are those of one call. Measure on a machine that does nothing else.`,
-		Args: exactly("NAME"),
+		Args: exactly("NAME"), ValidArgsFunction: completeNames(benched...),
 		PreRunE: func(*cobra.Command, []string) error {
-			switch form {
+			b.kind = kind.word
+			switch form.word {
 			case "both":
 				b.forms = []string{formInProcess, formProcess}
 			case "in-process":
 				b.forms = []string{formInProcess}
 			case "process":
 				b.forms = []string{formProcess}
-			default:
-				return fmt.Errorf("--form is %q, allowed are in-process, process and both", form)
+			}
+			switch {
+			case b.duration <= 0:
+				return fmt.Errorf("--duration is %v, it must be more than nothing", b.duration)
+			case b.queues < 1 || b.members < 1:
+				return fmt.Errorf("--queues is %d and --members %d, at least 1 of each is needed", b.queues, b.members)
 			}
 			return nil
 		},
@@ -90,11 +96,12 @@ Times are those of one call. Measure on a machine that does nothing else.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&b.kind, "kind", "", "kind of the plugin, storage or allocate; needed when both have one of the name")
-	f.StringVar(&form, "form", form, "in-process, process or both")
+	kind.register(c, "kind", "", "kind of the plugin, needed when both have one of the name")
+	form.register(c, "form", "", "how it runs")
 	f.StringVar(&b.file, "config", "", "configuration `file` with the plugin's fields, or its program")
 	f.StringVar(&b.dir, "dir", "", "`folder` below which stores keep their files for the time, the system's temporary one by default")
-	f.DurationVar(&b.duration, "duration", time.Second, "measured time for each work")
+	b.duration = time.Second
+	f.Var(durationFlag{&b.duration}, "duration", "measured time for each work")
 	f.IntVar(&b.queues, "queues", allocatebench.Queues, "queues that an allocator shares out")
 	f.IntVar(&b.members, "members", allocatebench.Members, "members among which it does")
 	out.register(c)
@@ -112,7 +119,7 @@ func (p *program) printMeasured(rows []measured) error {
 	}
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.0f\t%s\t%s\t%.1f\t%.1f\t%.1f\n", r.Name, strings.ReplaceAll(r.Form, "_", " "), r.Work,
-			r.CallsPer, number(r.RecordsPer, 1), number(r.BytesPer, 1e6), r.P50*1e6, r.P99*1e6, r.Max*1e6)
+			r.CallsPer, number(r.RecordsPer, 1), number(r.BytesPer, 1e6), r.P50*1e3, r.P99*1e3, r.Max*1e3)
 	}
 	return w.Flush()
 }
@@ -153,7 +160,7 @@ func (b *pluginBench) run(ctx context.Context, name string) ([]measured, error) 
 		case isProgram && len(b.forms) > 1:
 			continue
 		case isProgram:
-			return nil, fmt.Errorf("%s plugin %s is a program: it has the form process only", k.name, name)
+			return nil, misusef("%s plugin %s is a program: it has the form process only", k.name, name)
 		}
 		of := measured{Kind: k.name, Name: name, Form: form}
 		more, err := b.measure(ctx, p, of, raw)
@@ -189,11 +196,9 @@ func (b *pluginBench) kindOf(p *wiring.Plugins, name string) (pluginKind, error)
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return pluginKind{}, fmt.Errorf("there is a store and an allocator called %s; choose with --kind", name)
-	case b.kind != "" && !slices.Contains(benched, b.kind):
-		return pluginKind{}, fmt.Errorf("--kind is %q, allowed are %s", b.kind, strings.Join(benched, " and "))
+		return pluginKind{}, misusef("there is a store and an allocator called %s; choose with --kind", name)
 	}
-	return pluginKind{}, fmt.Errorf("there is no store and no allocator called %q; `hardpoint plugin list` lists those that there are, and --config names a file with more", name)
+	return pluginKind{}, misusef("there is no store and no allocator called %q; `hardpoint plugin list` lists those that there are, and --config names a file with more", name)
 }
 
 func (b *pluginBench) measure(ctx context.Context, p *wiring.Plugins, of measured, raw plugin.Raw) ([]measured, error) {
@@ -319,9 +324,9 @@ func (b *pluginBench) clock(ctx context.Context, of *measured, call, between fun
 			return ctx.Err()
 		}
 	}
-	seconds := func(ns int64) float64 { return time.Duration(ns).Seconds() }
+	ms := func(ns int64) float64 { return float64(ns) / 1e6 }
 	of.Calls = h.TotalCount()
 	of.CallsPer = float64(of.Calls) / busy.Seconds()
-	of.P50, of.P99, of.Max = seconds(h.ValueAtQuantile(50)), seconds(h.ValueAtQuantile(99)), seconds(h.Max())
+	of.P50, of.P99, of.Max = ms(h.ValueAtQuantile(50)), ms(h.ValueAtQuantile(99)), ms(h.Max())
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/allocate"
 	"github.com/hardpointmq/hardpoint/core/allocate/allocatebench"
 	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
@@ -56,7 +57,7 @@ func (p *program) pluginCheck() *cobra.Command {
 	var out output
 	k := &pluginCheck{}
 	c := &cobra.Command{
-		Use: "check FILE [ARGS…]", Short: "Check a program that serves plugins",
+		Use: "check [flags] FILE [ARGS…]", DisableFlagsInUseLine: true, Short: "Check a program that serves plugins",
 		Long: `Starts a program as a broker would, lists what it serves, and tries each plugin for a moment with its default
 configuration: a store keeps and reads a record in a temporary folder, an allocator shares out some queues, a transport
 listens, a replication plugin takes office over a store in memory. What is wrong is said in words.
@@ -96,7 +97,8 @@ Flags come before FILE; what follows it is the program's. Exit code 1 when somet
 	}
 	f := c.Flags()
 	f.SetInterspersed(false)
-	f.DurationVar(&k.timeout, "timeout", 30*time.Second, "how long the start, and each plugin, may take")
+	k.timeout = 30 * time.Second
+	f.Var(durationFlag{&k.timeout}, "timeout", "how long the start, and each plugin, may take")
 	f.StringVar(&k.cmd.Checksum, "checksum", "", "SHA-256 that the program must have, in hexadecimal digits")
 	f.StringArrayVar(&k.cmd.Env, "env", nil, "`NAME=VALUE` for the program's environment, once for each")
 	f.StringVar(&k.raw, "config", "", "configuration of the plugins instead of their defaults, as a JSON `object`")
@@ -192,6 +194,9 @@ func (k *pluginCheck) try(ctx context.Context, s external.Served) checkedPlugin 
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
 	one := checkedPlugin{pluginInfo: pluginInfo{Kind: s.Kind, Name: s.Name, Facets: []string{}}}
+	if !config.IsPluginName(s.Name) {
+		one.Problems = append(one.Problems, badName(s.Name))
+	}
 	var err error
 	switch s.Kind {
 	case wire.Storage:

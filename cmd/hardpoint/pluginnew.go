@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 )
@@ -82,6 +82,7 @@ func (s *scaffold) Program() string {
 
 func (p *program) pluginNew() *cobra.Command {
 	var s scaffold
+	lang := choice{"go", scaffoldLangs()}
 	c := &cobra.Command{
 		Use: "new KIND NAME", Short: "Make the folder of a plugin of one's own",
 		Long: "Makes a folder with a plugin that works, its conformance suite, a configuration and a README: a place to begin.\nKIND is allocate, replication, storage or transport (in Python allocate or storage), NAME the name by which configurations will choose it.\n\n" +
@@ -95,6 +96,7 @@ func (p *program) pluginNew() *cobra.Command {
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			s.Kind, s.Name = args[0], args[1]
+			s.Lang = lang.word
 			files, err := s.make()
 			if err != nil {
 				return err
@@ -107,7 +109,7 @@ func (p *program) pluginNew() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&s.Lang, "lang", "go", "language: "+strings.Join(scaffoldLangs(), " or "))
+	lang.register(c, "lang", "", "language")
 	f.StringVar(&s.Dir, "dir", "", "`folder` to make, NAME in the working directory by default")
 	f.StringVar(&s.Module, "module", "", "Go module `path`, example.com/NAME by default")
 	f.StringVar(&s.Sources, "hardpoint", "", "`folder` with Hardpoint's sources")
@@ -172,13 +174,15 @@ func (s *scaffold) make() ([]string, error) {
 	return names, nil
 }
 
-var scaffoldName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+func badName(name string) string {
+	return fmt.Sprintf("%q is not a plugin's name: lower case letters, digits and underscores, a letter first", name)
+}
 
 // complete checks what the user said and derives the rest.
 func (s *scaffold) complete() error {
 	k, err := kindNamed(s.Kind)
 	if err != nil {
-		return err
+		return misuse{err}
 	}
 	all, err := standard.Plugins()
 	if err != nil {
@@ -186,16 +190,14 @@ func (s *scaffold) complete() error {
 	}
 	s.Package = strings.ReplaceAll(s.Name, "_", "")
 	switch {
-	case !slices.Contains(scaffoldLangs(), s.Lang):
-		return fmt.Errorf("there is no folder to begin a plugin in %q with; languages are %s", s.Lang, strings.Join(scaffoldLangs(), " and "))
 	case !slices.Contains(scaffoldKinds(s.Lang), s.Kind):
-		return fmt.Errorf("there is no folder to begin a %s plugin in %s with: the package for %s has %s plugins only; leave --lang out for one in Go", s.Kind, s.Lang, s.Lang, strings.Join(scaffoldKinds(s.Lang), " and "))
-	case !scaffoldName.MatchString(s.Name):
-		return fmt.Errorf("%q is not a plugin's name: lower case letters, digits and underscores, a letter first", s.Name)
+		return misusef("there is no folder to begin a %s plugin in %s with: the package for %s has %s plugins only; leave --lang out for one in Go", s.Kind, s.Lang, s.Lang, strings.Join(scaffoldKinds(s.Lang), " and "))
+	case !config.IsPluginName(s.Name):
+		return misuse{errors.New(badName(s.Name))}
 	case slices.Contains(k.names(all), s.Name):
-		return fmt.Errorf("%q is a %s plugin that this program contains; choose another name", s.Name, s.Kind)
-	case token.IsKeyword(s.Package) || slices.Contains([]string{"main", "allocate", "replication", "storage", "transport", "command", "message", "memory", "plugin", "serve", "external", "vfs", "storekit"}, s.Package):
-		return fmt.Errorf("a Go package cannot be called %s here; choose another name", s.Package)
+		return misusef("%q is a %s plugin that this program contains; choose another name", s.Name, s.Kind)
+	case token.IsKeyword(s.Package) || slices.Contains([]string{"main", "allocate", "replication", "storage", "transport", "command", "message", "memory", "plugin", "serve", "external", "vfs", "storekit", "kvtest"}, s.Package):
+		return misusef("a Go package cannot be called %s here; choose another name", s.Package)
 	}
 	if s.Dir == "" {
 		s.Dir = s.Name

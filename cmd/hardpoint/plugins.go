@@ -44,7 +44,7 @@ func (p *program) pluginServe() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			k, err := kindNamed(args[0])
 			if err != nil {
-				return err
+				return misuse{err}
 			}
 			all, err := standard.Plugins()
 			if err != nil {
@@ -52,7 +52,7 @@ func (p *program) pluginServe() *cobra.Command {
 			}
 			o, err := k.serve(all, args[1])
 			if err != nil {
-				return err
+				return misuse{err}
 			}
 			return serve.Run(c.Context(), o)
 		},
@@ -79,7 +79,7 @@ func completePlugin(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 type pluginInfo struct {
 	Kind     string   `json:"kind"`
 	Name     string   `json:"name"`
-	Form     string   `json:"form"` // formInProcess or formProcess
+	Form     string   `json:"form,omitempty"` // formInProcess or formProcess
 	Program  string   `json:"program,omitempty"`
 	Version  string   `json:"version"`
 	Contract string   `json:"contract"`
@@ -99,7 +99,7 @@ func (p *program) pluginList() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List the plugins that this program contains and a configuration names",
 		Long: "Lists the plugins that this program contains. With --config also those that a configuration file names programs for,\nwhich are launched to ask them, and which run as a process of their own.",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			all, err := standard.Plugins()
 			if err != nil {
@@ -187,7 +187,7 @@ type pluginField struct {
 func (p *program) explainPlugin(ctx context.Context, key string, asJSON bool) error {
 	parts := strings.SplitN(key, ".", 4)
 	if len(parts) < 3 {
-		return fmt.Errorf("%s: write plugins.KIND.NAME; `hardpoint plugin list` lists kinds and names", key)
+		return misusef("%s: write plugins.KIND.NAME; `hardpoint plugin list` lists kinds and names", key)
 	}
 	all, err := standard.Plugins()
 	if err != nil {
@@ -195,13 +195,13 @@ func (p *program) explainPlugin(ctx context.Context, key string, asJSON bool) er
 	}
 	k, err := kindNamed(parts[1])
 	if err != nil {
-		return err
+		return misuse{err}
 	}
 	prefix := strings.Join(parts[:3], ".")
 	ours := slices.Contains(k.names(all), parts[2])
 	var d plugin.Description
 	if !ours && !config.IsPluginName(parts[2]) {
-		return fmt.Errorf("%s: %q is not a plugin's name: lower case letters, digits and underscores", key, parts[2])
+		return misusef("%s: %s", key, badName(parts[2]))
 	}
 	if ours {
 		if d, err = k.describe(ctx, all, parts[2], nil); err != nil {
@@ -224,7 +224,7 @@ func (p *program) explainPlugin(ctx context.Context, key string, asJSON bool) er
 			for _, f := range fields {
 				known = append(known, strings.SplitN(f.Key, ".", 4)[3])
 			}
-			return fmt.Errorf("%s: %s %s has no field %q; known are %s", key, parts[1], parts[2], parts[3], strings.Join(known, ", "))
+			return misusef("%s: %s %s has no field %q; known are %s", key, parts[1], parts[2], parts[3], strings.Join(known, ", "))
 		}
 		fields = one
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -46,22 +47,18 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	p := &program{stdin, stdout, stderr}
 	root := p.commands()
 	root.SetArgs(args)
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	c, err := root.ExecuteContextC(ctx)
-	var f failure
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errReported):
 		return exitFailure
-	case errors.As(err, &f):
-		fmt.Fprintf(stderr, "hardpoint: %s\n", harmless(f.Error()))
-		return exitFailure
-	default:
-		fmt.Fprintf(stderr, "hardpoint: %v\nRun '%s --help' for usage.\n", err, c.CommandPath())
+	case calledWrongly(err):
+		fmt.Fprintf(stderr, "hardpoint: %s\nRun '%s --help' for usage.\n", harmless(err.Error()), c.CommandPath())
 		return exitUsage
+	default:
+		fmt.Fprintf(stderr, "hardpoint: %s\n", harmless(err.Error()))
+		return exitFailure
 	}
 }
 
@@ -80,11 +77,14 @@ func (p *program) commands() *cobra.Command {
 		Use: "hardpoint", Short: "A RocketMQ-compatible message broker",
 		Long: `hardpoint is a message broker that official RocketMQ clients use unchanged.
 
-Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly.`,
+Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly: the command line has to be changed.`,
 		SilenceUsage: true, SilenceErrors: true,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.SetIn(p.stdin)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
 	root.AddGroup(&cobra.Group{ID: "serve", Title: "Serving:"}, &cobra.Group{ID: "tools", Title: "Tools:"})
 	serving := []*cobra.Command{
 		nodeCommand(p, config.Standalone, "Name server and broker in one process",
@@ -103,8 +103,11 @@ Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly.`,
 	}
 	root.AddCommand(serving...)
 	root.AddCommand(tools...)
+	root.SetHelpCommand(helpCommand())
 	root.SetHelpCommandGroupID("tools")
 	root.SetCompletionCommandGroupID("tools")
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	markFailures(root)
 	return root
 }
@@ -120,7 +123,7 @@ func markFailures(c *cobra.Command) {
 		}
 	} else if c.Run == nil && c.HasSubCommands() {
 		// A group: without a subcommand it shows them, an unknown one is refused.
-		c.Args = cobra.NoArgs
+		c.Args = noArgs
 		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	}
 	for _, sub := range c.Commands() {
@@ -147,24 +150,14 @@ func counted(n int, noun string) string {
 }
 
 // output is the flag --output of a command that prints data.
-type output struct{ format string }
+type output struct{ choice }
 
 func (o *output) register(c *cobra.Command) {
-	c.Flags().VarP(o, "output", "o", "form of the output: text or json")
-	o.format = "text"
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	o.word, o.words = "text", []string{"text", "json"}
+	o.choice.register(c, "output", "o", "form of the output")
 }
 
-func (o *output) json() bool     { return o.format == "json" }
-func (o *output) String() string { return o.format }
-func (o *output) Type() string   { return "format" }
-func (o *output) Set(s string) error {
-	if s != "text" && s != "json" {
-		return fmt.Errorf("must be text or json")
-	}
-	o.format = s
-	return nil
-}
+func (o *output) json() bool { return o.word == "json" }
 
 // printJSON writes v indented.
 func (p *program) printJSON(v any) error {
@@ -205,13 +198,14 @@ func readBuild() build {
 func (p *program) versionCommand() *cobra.Command {
 	var out output
 	c := &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b := readBuild()
 			if out.json() {
 				return p.printJSON(b)
 			}
-			_, err := fmt.Fprintf(p.stdout, "hardpoint %s %s %s %s\n", b.Version, b.Revision, b.Go, b.Platform)
+			words := slices.DeleteFunc([]string{"hardpoint", b.Version, b.Revision, b.Go, b.Platform}, func(w string) bool { return w == "" })
+			_, err := fmt.Fprintln(p.stdout, strings.Join(words, " "))
 			return err
 		},
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -117,6 +118,31 @@ func (k Key) parseSize(text string) (any, error) {
 		return nil, fmt.Errorf("allowed is %s", k.AllowedText())
 	}
 	return n * mul, nil
+}
+
+// ParseSize reads a size as every key takes it: plain bytes, or with the unit KiB,
+// MiB, GiB or TiB.
+func ParseSize(text string) (int64, error) {
+	v, err := Key{Type: Size}.parseSize(strings.TrimSpace(text))
+	if err != nil {
+		return 0, err
+	}
+	return v.(int64), nil
+}
+
+// ParseDuration reads a time as every key takes it, but only with its unit: ms, s,
+// m, h or d, and those of time.ParseDuration.
+func ParseDuration(text string) (time.Duration, error) {
+	text = strings.TrimSpace(text)
+	days, ok := strings.CutSuffix(text, "d")
+	if !ok {
+		if d, err := time.ParseDuration(text); err == nil {
+			return d, nil
+		}
+	} else if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+	return 0, errors.New("allowed is a time with its unit, as in 500ms, 30s, 5m, 1h, 2d")
 }
 
 func unitDuration(u string) time.Duration {

@@ -200,10 +200,10 @@ func Consume(ctx context.Context, o Options) (*Result, error) {
 		o.Duration = 10 * time.Second
 	}
 	if o.Verify && (o.Begin == FromEnd || o.Duration > 0 || o.Count > 0) {
-		return nil, errors.New("verify reads every queue once from its beginning; it goes with no duration, count or other offset")
+		return nil, fmt.Errorf("%w: verify reads every queue once from its beginning; it goes with no duration, count or other offset", ErrOptions)
 	}
 	if o.Rate > 0 {
-		return nil, errors.New("a consumer has no rate; use depth and batch")
+		return nil, fmt.Errorf("%w: a consumer has no rate; use depth and batch", ErrOptions)
 	}
 	if o.Verify {
 		o.Warmup = 0

@@ -17,7 +17,7 @@ import (
 func EndToEnd(ctx context.Context, o Options) (*Result, error) {
 	o = o.sending()
 	if o.Size < minStamped {
-		return nil, fmt.Errorf("size is %d bytes; end to end a body carries a time stamp of %d", o.Size, minStamped)
+		return nil, fmt.Errorf("%w: size is %d bytes; end to end a body carries a time stamp of %d", ErrOptions, o.Size, minStamped)
 	}
 	if err := errors.Join(o.check(), checkPIDs(o.PIDs)); err != nil {
 		return nil, err

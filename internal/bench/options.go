@@ -69,6 +69,9 @@ type Progress struct {
 	Elapsed time.Duration
 }
 
+// ErrOptions matches what is wrong with [Options], before anything was done.
+var ErrOptions = errors.New("options of the load")
+
 const (
 	// maxSlots bounds connections × depth: opaques have ten digits.
 	maxSlots = 1 << 20
@@ -128,5 +131,8 @@ func (o Options) check() error {
 	bad(o.Queues < 1, "queues is %d, at least 1 is needed", o.Queues)
 	bad(o.Batch < 1, "batch is %d, at least 1 is needed", o.Batch)
 	bad(o.Header > command.RocketMQ, "header %d is neither JSON nor ROCKETMQ", o.Header)
-	return errors.Join(errs...)
+	if len(errs) > 0 {
+		return fmt.Errorf("%w: %w", ErrOptions, errors.Join(errs...))
+	}
+	return nil
 }

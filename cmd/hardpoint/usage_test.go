@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestExitCodes: 2 whenever the command line has to be changed, and then it says where
+// help is; 1 when it may be right and files, the environment or the network are not.
+func TestExitCodes(t *testing.T) {
+	t.Setenv("HARDPOINT_CONFIG", "")
+	for line, want := range map[string]struct {
+		code int
+		says string
+	}{
+		"":                                                  {exitOK, ""},
+		"help plugin new":                                   {exitOK, ""},
+		"completion bash":                                   {exitOK, ""},
+		"standalon":                                         {exitUsage, `unknown command "standalon" for "hardpoint"; did you mean standalone?`},
+		"bench prodcue":                                     {exitUsage, "did you mean produce?"},
+		"help nothing":                                      {exitUsage, `unknown command "nothing"`},
+		"completion tcsh":                                   {exitUsage, `unknown command "tcsh"`},
+		"version now":                                       {exitUsage, `takes no arguments; "now" was given`},
+		"version --output xml":                              {exitUsage, "must be text or json"},
+		"standalone --nonsense":                             {exitUsage, "unknown flag"},
+		"standalone --set foo":                              {exitUsage, "write --set KEY=VALUE"},
+		"standalone --set foo=1":                            {exitUsage, `unknown key "foo"`},
+		"standalone --listen nowhere":                       {exitUsage, "flag --listen"},
+		"standalone --storage no --listen :1":               {exitUsage, `there is no storage plugin "no"`},
+		"config show --set maxMessageSize=4XB":              {exitUsage, "4MiB"},
+		"config show --config no.yaml":                      {exitFailure, "it does not exist"},
+		"config check no.yaml":                              {exitFailure, ""},
+		"config explain flushDiskTyp":                       {exitUsage, "did you mean flushDiskType"},
+		"config explain a b":                                {exitUsage, "takes one KEY at most"},
+		"config explain plugins.storage":                    {exitUsage, "write plugins.KIND.NAME"},
+		"config explain plugins.storage.No":                 {exitUsage, "not a plugin's name"},
+		"plugin new storage Bad":                            {exitUsage, "lower case letters"},
+		"plugin new transport mine --lang python":           {exitUsage, "allocate and storage plugins only"},
+		"plugin new stroage mine":                           {exitUsage, "known are allocate"},
+		"plugin new storage mine --lang rust":               {exitUsage, "must be go or python"},
+		"plugin serve storage no":                           {exitUsage, `no storage plugin "no"`},
+		"plugin serve storage memory":                       {exitFailure, "plugins.KIND.NAME.path"},
+		"plugin check":                                      {exitUsage, "needs FILE"},
+		"plugin check /no/such/file":                        {exitFailure, ""},
+		"plugin bench no":                                   {exitUsage, "no store and no allocator"},
+		"plugin bench circle --kind transport":              {exitUsage, "must be storage or allocate"},
+		"plugin bench circle --duration 0s":                 {exitUsage, "more than nothing"},
+		"plugin bench circle --queues -1":                   {exitUsage, "at least 1 of each"},
+		"bench produce":                                     {exitUsage, "say which broker"},
+		"bench produce --broker b --size -1":                {exitUsage, "size is -1 bytes"},
+		"bench produce --broker b --size 1XB":               {exitUsage, "4MiB"},
+		"bench produce --broker b --warmup 2":               {exitUsage, "a time with its unit"},
+		"bench produce --broker b --header x":               {exitUsage, "must be json or rocketmq"},
+		"bench consume --broker b --verify --count 1":       {exitUsage, "verify reads"},
+		"bench e2e --broker b --size 1":                     {exitUsage, "time stamp"},
+		"bench produce --broker 127.0.0.1:1":                {exitFailure, "nothing answers"},
+		"group assign g t":                                  {exitUsage, "there is nothing to set"},
+		"group assign --dry-run g t --members no":           {exitFailure, "no"},
+		"group assign --dry-run g t --broker 127.0.0.1:1":   {exitFailure, "127.0.0.1:1"},
+		"group assign --dry-run g t --broker b --namesrv n": {exitUsage, "namesrv"},
+	} {
+		var out, errs bytes.Buffer
+		code := run(t.Context(), strings.Fields(line), strings.NewReader(""), &out, &errs)
+		require.Equal(t, want.code, code, "hardpoint %s\n%s%s", line, &out, &errs)
+		require.Contains(t, errs.String(), want.says, "hardpoint %s", line)
+		require.Equal(t, code == exitUsage, strings.Contains(errs.String(), "--help' for usage."), "hardpoint %s: %s", line, &errs)
+	}
+}
+
+// TestCompletion: what has only some words, or names a plugin, is completed.
+func TestCompletion(t *testing.T) {
+	for line, want := range map[string]string{
+		"plugin bench":                "sticky",
+		"plugin bench --form":         "in-process",
+		"plugin bench --kind":         "allocate",
+		"plugin new storage x --lang": "python",
+		"standalone --storage":        "pebble",
+		"standalone --log-level":      "debug",
+		"config show --log-format":    "json",
+		"bench produce --header":      "rocketmq",
+		"bench consume --from":        "end",
+		"version -o":                  "json",
+		"help plugin":                 "serve",
+		"group assign --allocator":    "zone",
+	} {
+		var out bytes.Buffer
+		args := append(append([]string{"__complete"}, strings.Fields(line)...), "")
+		require.Equal(t, exitOK, run(t.Context(), args, strings.NewReader(""), &out, &out))
+		require.Contains(t, strings.Fields(out.String()), want, line)
+	}
+}
+
+// TestTimesInLogs: a time in a log has its unit.
+func TestTimesInLogs(t *testing.T) {
+	for _, format := range []string{"json", "text"} {
+		var out bytes.Buffer
+		newLogger(&out, new(slog.LevelVar), format).Info("ended", "after", 184*time.Millisecond)
+		require.Contains(t, out.String(), "184ms", format)
+	}
+}
