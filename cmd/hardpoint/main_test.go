@@ -11,10 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	goplugin "github.com/hashicorp/go-plugin"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/fx"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 
 	"github.com/hardpointmq/hardpoint/core/adminport"
 	"github.com/hardpointmq/hardpoint/core/config"
@@ -24,15 +26,31 @@ import (
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/internal/bench"
+	"github.com/hardpointmq/hardpoint/internal/wiretest"
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
 	"github.com/hardpointmq/hardpoint/sdk/serve"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
 // TestMain puts this program into the PATH as hardpoint, for scripts and for
 // tests that start processes.
 func TestMain(m *testing.M) {
-	testscript.Main(leakless{m}, map[string]func(){"hardpoint": main, pickyProgram: picky, stubbornProgram: stubborn})
+	testscript.Main(leakless{m}, map[string]func(){"hardpoint": main, pickyProgram: picky, stubbornProgram: stubborn, lacksProgram: lacks})
+}
+
+// lacksProgram serves a store that lacks a method.
+const lacksProgram = "lacks-a-method"
+
+func lacks() {
+	goplugin.Serve(&goplugin.ServeConfig{
+		HandshakeConfig: wire.Handshake(), GRPCServer: goplugin.DefaultGRPCServer,
+		VersionedPlugins: wire.Plugins(func(r grpc.ServiceRegistrar) {
+			wire.Register(wiretest.Without(r, storagepb.Storage_Segments_FullMethodName), nil, storagewire.NewServer(nil, memory.NewFactory()))
+		}),
+	})
 }
 
 // stubbornProgram serves a store that does not close.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -165,3 +166,21 @@ func (p *Pair) Fail(why error) {
 
 // Release implements wire.Process.
 func (p *Pair) Release(bool) {}
+
+// Without registers services as if one method, by its full name, were not in their
+// protos.
+func Without(r grpc.ServiceRegistrar, method string) grpc.ServiceRegistrar { return without{r, method} }
+
+type without struct {
+	grpc.ServiceRegistrar
+	method string
+}
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (w without) RegisterService(d *grpc.ServiceDesc, impl any) {
+	less := *d
+	less.Methods = slices.DeleteFunc(slices.Clone(d.Methods), func(m grpc.MethodDesc) bool {
+		return "/"+d.ServiceName+"/"+m.MethodName == w.method
+	})
+	w.ServiceRegistrar.RegisterService(&less, impl)
+}

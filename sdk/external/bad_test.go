@@ -26,6 +26,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/internal/wiretest"
 	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 	"github.com/hardpointmq/hardpoint/sdk/external"
@@ -82,7 +83,7 @@ func badPlugins() map[string]func() {
 		"no_plugin_service": func() { serveRaw(func(grpc.ServiceRegistrar) {}) },
 		"lacks": func() {
 			serveRaw(func(r grpc.ServiceRegistrar) {
-				wire.Register(without{r, os.Getenv(lacksEnv)}, nil,
+				wire.Register(wiretest.Without(r, os.Getenv(lacksEnv)), nil,
 					storagewire.NewServer(nil, memory.NewFactory(), nothing()), allocatewire.NewServer(nil, allocators()...),
 					transportwire.NewServer(nil, transports()...), replicationwire.NewServer(nil, solo.NewFactory()))
 			})
@@ -162,20 +163,6 @@ func slowHealth(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc
 
 // lacksEnv names a method that role "lacks" does not have.
 const lacksEnv = "HARDPOINT_TEST_LACKS"
-
-// without registers services as if one method were not in their protos.
-type without struct {
-	grpc.ServiceRegistrar
-	method string
-}
-
-func (w without) RegisterService(d *grpc.ServiceDesc, impl any) {
-	less := *d
-	less.Methods = slices.DeleteFunc(slices.Clone(d.Methods), func(m grpc.MethodDesc) bool {
-		return "/"+d.ServiceName+"/"+m.MethodName == w.method
-	})
-	w.ServiceRegistrar.RegisterService(&less, impl)
-}
 
 // stub has a method that its author left as it was generated.
 type stub struct{ *storagewire.Server }
