@@ -3,10 +3,16 @@ package allocatemw
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/allocate"
 	"github.com/hardpointmq/hardpoint/core/plugin"
+)
+
+var (
+	_ io.Closer            = decorated{}
+	_ allocate.Replaceable = decorated{}
 )
 
 // decorated is an allocator in front of another, which it closes.

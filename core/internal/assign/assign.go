@@ -82,7 +82,7 @@ type Assign struct {
 	stopped bool
 	wg      sync.WaitGroup
 
-	refused, failed, away, unsaved rarely.Line
+	refused, failed, panicked, away, unsaved rarely.Line
 
 	generations, moves plugin.Counter
 }

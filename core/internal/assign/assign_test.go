@@ -372,6 +372,11 @@ func TestAllocatorGone(t *testing.T) {
 		}
 		r := w.reply("c", "sticky")
 		require.Nil(t, ids(t, r), name)
+		if remark := w.reply("a", "sticky").Remark; name == "panic" {
+			require.Contains(t, remark, "it panicked: broken")
+			require.NotContains(t, remark, "goroutine", "stacks are not for clients")
+			require.True(t, w.HasLog("an allocator panicked"))
+		}
 		w.leave("c")
 		require.Equal(t, before, w.all("sticky"), name)
 		w.shop.tell(func() { w.shop.err, w.shop.missing, w.shop.says = nil, nil, nil })

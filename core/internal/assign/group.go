@@ -396,8 +396,11 @@ func (a *Assign) allocated(ctx context.Context, name string, inst Instance, r *a
 	go func() {
 		defer cancel()
 		defer func() {
-			if p := recover(); p != nil {
-				done <- answer{err: fmt.Errorf("it panicked: %v\n%s", p, debug.Stack())}
+			if p := recover(); p != nil { // the stack is for who runs the broker, not for its clients
+				if n := a.panicked.Due(a.k.Clock.Now()); n > 0 {
+					a.k.Log.Error("an allocator panicked", "allocator", name, "group", r.Group, "panic", p, "stack", string(debug.Stack()), "such_since_last_said", n)
+				}
+				done <- answer{err: fmt.Errorf("it panicked: %v", p)}
 			}
 		}()
 		made, err := inst.Plugin.Allocate(ctx, r)

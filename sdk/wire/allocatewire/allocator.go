@@ -89,7 +89,7 @@ type session struct {
 	idle chan struct{} // closed when over and without calls
 }
 
-var errClosed = errors.New("the allocator is closed")
+var errClosed = fmt.Errorf("%w: the allocator is closed", plugin.ErrUnavailable)
 
 // closeTime bounds the call that closes an instance.
 const closeTime = 5 * time.Second
