@@ -84,7 +84,7 @@ func (p *program) benchRun(name, short string, run func(context.Context, bench.O
 	f.IntVar(&o.Connections, "connections", 4, "connections")
 	f.Var(durationFlag{&o.Duration}, "duration", "measured time, 10s unless there is a count")
 	f.Var(durationFlag{&o.Warmup}, "warmup", "time before the measurement begins")
-	f.Int64Var(&o.Count, "count", 0, "ends after so many messages")
+	f.Int64Var(&o.Count, "count", 0, "ends after so many messages, or a few more that are under way")
 	header.register(c, "header", "", "encoding of request headers")
 	f.IntSliceVar(&o.PIDs, "pid", nil, "the server's process or processes on this machine, whose CPU and memory are told (Linux)")
 	o.Timeout = 15 * time.Second
