@@ -200,6 +200,9 @@ func (p *process) watch() {
 		break
 	}
 	<-p.run.exited
+	// A child that it forked may hold the connection open; its calls would wait for
+	// their time-outs.
+	time.AfterFunc(outputGrace, func() { _ = p.conn.Close() })
 	<-p.run.pumps
 	p.noteEnd()
 }

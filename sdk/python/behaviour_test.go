@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
@@ -222,9 +224,26 @@ func TestFullAndFailed(t *testing.T) {
 }
 
 // TestKilled: what a killed store had acknowledged is there when it is opened again.
-func TestKilled(t *testing.T) {
+func TestKilled(t *testing.T) { killed(t, store, t.TempDir()) }
+
+// TestKilledWithChild: a child that the process leaves behind has its connections and
+// its files open; neither the host nor the next process waits for it.
+func TestKilledWithChild(t *testing.T) {
 	dir := t.TempDir()
-	f := external.Storage("sqlite", program(t, store), external.Options{})
+	t.Cleanup(func() {
+		note, err := os.ReadFile(filepath.Join(dir, "child"))
+		require.NoError(t, err)
+		pid, err := strconv.Atoi(string(note))
+		require.NoError(t, err)
+		child, err := os.FindProcess(pid)
+		require.NoError(t, err)
+		require.NoError(t, child.Kill(), "it lived until here")
+	})
+	killed(t, "testdata/forks.py", dir)
+}
+
+func killed(t *testing.T, path, dir string) {
+	f := external.Storage("sqlite", program(t, path), external.Options{})
 	for round := range 3 {
 		s, err := f.Build(t.Context(), storage.Params{
 			Settings: plugin.Settings{Name: "s", Dir: dir}.WithDefaults(), Segment: 64 << 20,
@@ -243,7 +262,10 @@ func TestKilled(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, p.Kill())
 		}
-		_ = s.Shutdown(t.Context()) // of a process that is gone, or of the next one
+		soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+		_ = s.Shutdown(soon) // of a process that is gone, or of the next one
+		require.NoError(t, soon.Err())
+		cancel()
 	}
 }
 

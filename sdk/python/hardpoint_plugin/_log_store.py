@@ -18,6 +18,7 @@ Nothing is derived from records but their sizes and store times.
 import fcntl
 import os
 import secrets
+import threading
 from struct import Struct
 from typing import NamedTuple
 
@@ -43,6 +44,18 @@ _ALL = (1 << 64) - 1
 _EXPIRE_STEP = 4096
 
 _PB = stream_pb2
+
+_locks = threading.Lock()
+_locked = set()  # the lock files that stores of this process hold, see _identity
+
+
+def _identity(path):
+    """What tells a file from all others, None when there is none."""
+    try:
+        st = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return st.st_dev, st.st_ino
 
 
 class Unit(NamedTuple):
@@ -137,7 +150,7 @@ class LogStore:
         self._version = self._number = self._term = 0
         self._first = self._published = self._durable = self._tail = self._last = 0
         self._queues, self._segments, self._pending = {}, [], []
-        self._lock_file = None
+        self._lock_file = self._lock_identity = None
         self._events, self._event, self._own = [], 0, (0, 0)
 
     # What the host is told.
@@ -198,17 +211,26 @@ class LogStore:
         if not self.kv.dir:
             return
         os.makedirs(self.kv.dir, exist_ok=True)
-        f = open(os.path.join(self.kv.dir, "lock"), "wb")  # noqa: SIM115
-        try:
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as e:
-            f.close()
-            raise errors.ReadOnly(f"{self.kv.dir} is in use by another process, or by another store of this one: {e}") from None
-        self._lock_file = f
+        path = os.path.join(self.kv.dir, "lock")
+        # A lock of this kind is the process's alone: a child that a plugin forks does not keep it when the process
+        # has ended. It does not tell two stores of one process apart, and closing the file anywhere gives it up.
+        with _locks:
+            if _identity(path) in _locked:
+                raise errors.ReadOnly(f"{self.kv.dir} is in use by another store of this process")
+            f = open(path, "wb")  # noqa: SIM115
+            try:
+                fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as e:
+                f.close()
+                raise errors.ReadOnly(f"{self.kv.dir} is in use by another process: {e}") from None
+            self._lock_file, self._lock_identity = f, _identity(path)
+            _locked.add(self._lock_identity)
 
     def _unlock(self):
         if self._lock_file:
-            self._lock_file.close()
+            with _locks:
+                self._lock_file.close()
+                _locked.discard(self._lock_identity)
             self._lock_file = None
 
     def shutdown(self):

@@ -43,6 +43,7 @@ func (deaf) Drop(context.Context, []message.Queue) error                        
 type mute struct{ wire.Process }
 
 func (m mute) Conn() grpc.ClientConnInterface { return m }
+func (mute) Gone() <-chan struct{}            { return nil }
 func (mute) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
 	return plugin.ErrUnavailable
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
@@ -140,9 +141,32 @@ func (c *session) cancel(id uint64, onLog int64) {
 	_ = c.read.send.Send(out) // a broken connection ends the call anyway
 }
 
+// lastWords is how long what a process has said is read after its end.
+const lastWords = 500 * time.Millisecond
+
+// watch breaks the connections when the process has ended without their ends being
+// seen: a child that it forked may hold them open. It returns when they are read.
+func (c *session) watch(read <-chan struct{}) {
+	select {
+	case <-c.proc.Gone():
+	case <-read:
+		return
+	}
+	t := c.s.p.Clock.NewTimer(lastWords)
+	defer t.Stop()
+	select {
+	case <-t.C():
+		c.disconnect()
+	case <-read:
+	}
+}
+
 // reader hands out the answers until the connection ends.
 func (c *session) reader() {
 	r := &c.read
+	read := make(chan struct{})
+	defer close(read)
+	c.tasks.Go(func() { c.watch(read) })
 	err := c.readAnswers()
 	err = c.gone(err)
 	r.mu.Lock()

@@ -11,18 +11,19 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
 // overPipe is a session whose other end of the read connection the test has.
-func overPipe(t *testing.T) (*store, *session, net.Conn) {
+func overPipe(t *testing.T, proc wire.Process) (*store, *session, net.Conn) {
 	t.Helper()
 	s := newStore(&host{name: "piped"}, storage.Params{Settings: plugin.Settings{}.WithDefaults()}, nil, &storagepb.Capabilities{})
 	s.tasks.closed = true // a session that is over has no successor
 	ours, theirs := net.Pipe()
 	log, _ := net.Pipe()
-	c := &session{s: s, proc: mute{}}
+	c := &session{s: s, proc: proc}
 	c.log.open(log)
 	c.read.open(ours)
 	s.cur.Store(c)
@@ -65,7 +66,7 @@ func TestAnswerToNoCall(t *testing.T) {
 		"no answer": func(id uint64) []byte { return frame(kindRead, id, nothing) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c, plug := overPipe(t)
+			s, c, plug := overPipe(t, mute{})
 			got := make(chan error, 2)
 			for range 2 {
 				go func() { got <- s.Read(context.Background(), storage.ReadRequest{}, &storage.Chunk{}) }()
@@ -85,7 +86,7 @@ func TestAnswerToNoCall(t *testing.T) {
 
 // TestAnswerThatIsLate: nobody waits for it, and it hurts nobody.
 func TestAnswerThatIsLate(t *testing.T) {
-	s, c, plug := overPipe(t)
+	s, c, plug := overPipe(t, mute{})
 	nothing := putChunk(nil, "", &storage.Chunk{})
 	got := make(chan error, 1)
 	for range 3 {
@@ -104,4 +105,25 @@ func TestAnswerThatIsLate(t *testing.T) {
 	}
 	require.Empty(t, c.read.abandoned)
 	require.Nil(t, c.cause.Load())
+}
+
+// ended is a process whose end the test says.
+type ended struct {
+	mute
+	gone chan struct{}
+}
+
+func (e ended) Gone() <-chan struct{} { return e.gone }
+
+// TestEndIsNoticed: a process has ended, and its connections are open, since a child
+// has them: nobody waits for that one.
+func TestEndIsNoticed(t *testing.T) {
+	gone := make(chan struct{})
+	s, c, plug := overPipe(t, ended{gone: gone})
+	got := make(chan error, 1)
+	go func() { got <- s.Read(context.Background(), storage.ReadRequest{}, &storage.Chunk{}) }()
+	nextCall(t, plug)
+	close(gone)
+	require.ErrorIs(t, <-got, plugin.ErrUnavailable)
+	require.NotErrorIs(t, *c.cause.Load(), data.ErrFrame)
 }
