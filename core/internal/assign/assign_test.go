@@ -292,6 +292,12 @@ func TestSetting(t *testing.T) {
 	for _, weights := range []string{"a", "a=0", "=1", "[=1", "a=1;b"} {
 		bad(command.RespInvalidParameter, "PATTERN=WEIGHT", func(q *command.SetMessageRequestModeBody) { q.Weights = weights })
 	}
+	for weights, text := range map[string]string{
+		strings.Repeat("a=2;", 501):        "more than 500 rules",
+		strings.Repeat("a", 64<<10) + "=2": "65538 bytes are too long",
+	} {
+		bad(command.RespInvalidParameter, text, func(q *command.SetMessageRequestModeBody) { q.Weights = weights })
+	}
 	w.K.Refuse("closed for a test")
 	bad(command.RespServiceNotAvailable, "closed for a test", func(*command.SetMessageRequestModeBody) {})
 	w.K.Refuse("")

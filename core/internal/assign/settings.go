@@ -169,9 +169,16 @@ type weight struct {
 	weight  uint32
 }
 
+// What weights may have: each member is held against each rule whenever its group
+// changes.
+const mostWeights, longestWeights = 500, 64 << 10 // rules, bytes
+
 // parseWeights reads AttrWeights.
 func parseWeights(text string) ([]weight, error) {
 	var out []weight
+	if n := len(text); n > longestWeights {
+		return nil, fmt.Errorf("weights: %d bytes are too long, at most %d are allowed; use fewer rules, with patterns such as big-*", n, longestWeights)
+	}
 	for part := range strings.SplitSeq(text, ";") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
@@ -185,6 +192,9 @@ func parseWeights(text string) ([]weight, error) {
 		n, err := strconv.ParseUint(number, 10, 32)
 		if err != nil || n == 0 || allocatekit.CheckPattern(pattern) != nil {
 			return nil, fmt.Errorf("weights: %.120q must be PATTERN=WEIGHT, with a pattern of client ids such as big-* and a weight from 1 on, separated by ;", part)
+		}
+		if len(out) == mostWeights {
+			return nil, fmt.Errorf("weights: there are more than %d rules; use fewer, with patterns such as big-*", mostWeights)
 		}
 		out = append(out, weight{pattern, uint32(n)})
 	}
