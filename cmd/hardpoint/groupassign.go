@@ -61,7 +61,8 @@ group's members, who take over at once. With --dry-run nothing changes.
 
 The running broker that computes for the group answers, with its own plugins and configuration. It is about clients that
 let the broker share their queues (docs/allocators.md says which). What is set here is what SET_MESSAGE_REQUEST_MODE sets,
-and counts before the group's attributes "allocator" and "allocator.weights".
+and counts before the group's attributes "allocator" and "allocator.weights". The group must be there: a member has been,
+or it was created.
 
 --members FILE takes, instead of the members that are there, those of a JSON file:
 
@@ -134,6 +135,9 @@ func (g *groupAssign) run(ctx context.Context, group, topic string) (err error) 
 		if err := printPlan(g.p.stdout, plan); err != nil {
 			return err
 		}
+	}
+	if plan.Unowned > 0 && len(plan.Members) > 0 {
+		fmt.Fprintf(g.p.stderr, "hardpoint: with it nobody reads %d of the %s of topic %s\n", plan.Unowned, counted(len(plan.Queues), "queue"), topic)
 	}
 	failed := 0
 	if g.yes {

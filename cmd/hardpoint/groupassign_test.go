@@ -125,6 +125,10 @@ func TestGroupAssignSets(t *testing.T) {
 	require.True(t, done.Brokers[0].Set && done.Brokers[1].Set)
 	require.Equal(t, 24, plan("--allocator", "zone").Members[0].After)
 
+	code, _, errs = assign(group, topic, "--allocator", "config", "--members", members)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, errs, "hardpoint: with it nobody reads 32 of the 32 queues of topic C\n")
+
 	// A group that is not there, an allocator that is not there.
 	code, out, errs = assign("nobody", topic, "--allocator", "sticky", "--yes")
 	require.Equal(t, exitFailure, code)
