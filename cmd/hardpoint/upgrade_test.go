@@ -135,6 +135,25 @@ func TestHangupReplacesOwnProcesses(t *testing.T) {
 	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
 }
 
+// TestHangupReplacesReplication: the new process takes an office of its own, and what
+// was sent before and after is there.
+func TestHangupReplacesReplication(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("storage: memory\nflushDiskType: SYNC_FLUSH\nplugins:\n  replication:\n    solo:\n      process: true\n"), 0o600))
+	s := standalone(t, t.TempDir(), "--config", file)
+	pid := s.oneChildBut(t, 0)
+	s.more(t)
+	for range 2 {
+		s.hangup(t, `"the replication plugin is back"`)
+		pid = s.oneChildBut(t, pid)
+		s.more(t)
+	}
+	require.Contains(t, s.text(), `"term":3`)
+	require.NotContains(t, s.text(), "the process of the replication plugin is gone")
+	verify(t, s, 300)
+	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
+}
+
 // TestHangupAtAnyTime: a SIGHUP does not end a broker that has programs, neither
 // when it comes while the first one is launched (which sends it here) nor while
 // the broker stops.

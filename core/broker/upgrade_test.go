@@ -3,8 +3,10 @@ package broker_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -22,6 +24,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
 	"github.com/hardpointmq/hardpoint/core/internal/rpc"
+	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/transport"
@@ -32,6 +35,82 @@ import (
 	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
 	"github.com/hardpointmq/hardpoint/sdk/external"
 )
+
+// TestUpgradeOfAReplicator replaces the program of a replicator under load: a send is
+// stored or refused as something to try again, and all that was acknowledged is there.
+func TestUpgradeOfAReplicator(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for _, flush := range []string{config.AsyncFlush, config.SyncFlush} {
+		t.Run(flush, func(t *testing.T) {
+			var up external.Replacer
+			p := configured(t, "listen=127.0.0.1:0", "flushDiskType="+flush)
+			p.Plugins, err = wiring.NewPlugins([]storage.Factory{memory.NewFactory()}, nil,
+				[]replication.Factory{external.Replication(solo.Name, turningProgram(self, 2), external.Options{Replacer: &up, Linger: -1})},
+				[]transport.Factory{remoting.NewFactory()})
+			require.NoError(t, err)
+			b, err := broker.New(t.Context(), p)
+			require.NoError(t, err)
+			require.NoError(t, b.Start(t.Context()))
+			defer func() { require.NoError(t, b.Shutdown(context.Background())) }()
+			require.NoError(t, b.PutTopic(t.Context(), api.Topic{Name: "T", ReadQueues: 1, WriteQueues: 1, Perm: 6}))
+
+			var wg sync.WaitGroup
+			var sent, refused atomic.Int64
+			acked := make([][]string, 3)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			for g := range acked {
+				wg.Go(func() {
+					for n := 0; ctx.Err() == nil; {
+						body := strconv.Itoa(g) + "-" + strconv.Itoa(n)
+						_, err := b.Send(t.Context(), &api.SendRequest{Topic: "T", Body: []byte(body)})
+						var said *api.Error
+						switch {
+						case err == nil:
+							acked[g] = append(acked[g], body)
+							sent.Add(1)
+							n++
+						case errors.As(err, &said) && said.ID == api.ServiceNotAvailable:
+							refused.Add(1)
+							runtime.Gosched()
+						default:
+							t.Errorf("a send during an upgrade: %v", err)
+							return
+						}
+					}
+				})
+			}
+			for i := range 5 {
+				before, old := sent.Load(), hosttest.Children(t, os.Getpid())
+				require.NoError(t, up.Replace(t.Context(), turningProgram(self, 3+i)))
+				require.Eventually(t, func() bool {
+					now := hosttest.Children(t, os.Getpid())
+					return len(now) == 1 && now[0] != old[0]
+				}, patience, 10*time.Millisecond, "the old process does not end")
+				require.Eventually(t, func() bool { return sent.Load() > before+10 && b.Ready() == nil }, patience, time.Millisecond, "nothing is sent: %v", b.Ready())
+			}
+			stop()
+			wg.Wait()
+			stored := map[string]int{}
+			for at := int64(0); at < sent.Load(); {
+				r, err := b.Pull(t.Context(), &api.PullRequest{Queue: message.Queue{Topic: "T"}, Offset: at})
+				require.NoError(t, err)
+				require.Greater(t, r.Next, at)
+				for _, m := range r.Messages {
+					stored[string(m.Body)]++
+				}
+				at = r.Next
+			}
+			for _, bodies := range acked {
+				for _, body := range bodies {
+					require.Equal(t, 1, stored[body], body)
+				}
+			}
+			t.Logf("%d stored, %d refused", sent.Load(), refused.Load())
+		})
+	}
+}
 
 // sharing is a broker that shares queues with an allocator in a process.
 type sharing struct {

@@ -140,7 +140,7 @@ func host[P, T any](c *wire.Contract, name string, cmd Command, o Options, newFa
 		func(ctx context.Context, raw plugin.Raw) (plugin.Description, error) {
 			d, err := f.Describe(ctx, raw)
 			if err == nil {
-				l.noteDescribed(raw)
+				l.noteDescribed(raw, &d)
 			}
 			return d, err
 		},

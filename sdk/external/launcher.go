@@ -37,8 +37,8 @@ type launcher struct {
 	cur  *process
 	hist *history // of the processes of cmd
 
-	built     []plugin.Raw // configurations of instances, the newest last
-	described plugin.Raw   // the last configuration that was checked
+	built     []use // configurations of instances, the newest last
+	described use   // the last configuration that was checked
 }
 
 func newLauncher(c *wire.Contract, name string, cmd Command, o Options) *launcher {

@@ -75,7 +75,7 @@ func plugins() serve.Options {
 	o := serve.Storage(memory.NewFactory(), pebble.NewFactory(), chatty(), nothing(), counting())
 	o.Allocate = allocators()
 	o.Transport = transports()
-	o.Replication = []replication.Factory{solo.NewFactory()}
+	o.Replication = []replication.Factory{solo.NewFactory(), moody()}
 	return o
 }
 

@@ -32,7 +32,12 @@ func (r *Replacer) add(l *launcher) {
 // all their launches from now on. Each new process must come up and describe the
 // plugin of the same name and contract with every configuration in use (the last
 // 8 that were built). Then allocators and transports move to it; an old process
-// ends when its calls are done. A store keeps its process until it is shut down.
+// ends when its calls are done. A replicator ends its office and the new process takes
+// the next one; until it has, writes are refused with replication.ErrReadOnly. A store
+// keeps its process until it is shut down.
+//
+// What is checked against the others of a broker when it starts (facets offered and
+// needed, when a replicator publishes) must be the same.
 //
 // It blocks until the new processes have been checked, at most the StartTimeout of
 // Options for each; calls go on meanwhile. On an error nothing has changed, and
@@ -72,9 +77,9 @@ func (l *launcher) candidate(ctx context.Context, cmd Command) (*process, error)
 	if l.cur != nil {
 		log = l.cur.out.log.Load()
 	}
-	configs := slices.Clone(l.built)
-	if len(configs) == 0 {
-		configs = []plugin.Raw{l.described}
+	uses := slices.Clone(l.built)
+	if len(uses) == 0 {
+		uses = []use{l.described}
 	}
 	l.mu.Unlock()
 	p, err := l.launch(ctx, cmd, log)
@@ -83,8 +88,12 @@ func (l *launcher) candidate(ctx context.Context, cmd Command) (*process, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.o.StartTimeout)
 	defer cancel()
-	for _, raw := range configs {
-		if _, err := wire.Describe(ctx, candidate{p}, log, l.contract, l.name, raw); err != nil {
+	for _, u := range uses {
+		d, err := wire.Describe(ctx, candidate{p}, log, l.contract, l.name, u.raw)
+		if err == nil {
+			err = u.replaceable(&d)
+		}
+		if err != nil {
 			if !p.run.alive() {
 				err = p.Cause()
 			}
@@ -135,20 +144,53 @@ func (l *launcher) install(p *process) {
 // keptConfigs is how many configurations a new program is asked about.
 const keptConfigs = 8
 
+// use is a configuration, and what the plugin said to it.
+type use struct {
+	raw  plugin.Raw
+	says *plugin.Description // nil: it was not asked
+}
+
+// replaceable refuses a plugin that the broker would not have put together with the
+// others in the place of the one that it did: the broker does not ask again while it runs.
+func (u *use) replaceable(d *plugin.Description) error {
+	if u.says == nil {
+		return nil
+	}
+	refuse := func(what string, now, then any) error {
+		return fmt.Errorf("%w: it %s %q, the one in use %q; that takes a restart of the broker", plugin.ErrUnavailable, what, now, then)
+	}
+	if !slices.Equal(d.Facets, u.says.Facets) {
+		return refuse("offers the facets", d.Facets, u.says.Facets)
+	}
+	if d.Publish != u.says.Publish {
+		return refuse("publishes", d.Publish, u.says.Publish)
+	}
+	for _, need := range d.Needs {
+		if !slices.Contains(u.says.Needs, need) {
+			return refuse("needs", d.Needs, u.says.Needs)
+		}
+	}
+	return nil
+}
+
 // noteBuilt remembers the configuration of an instance.
 func (l *launcher) noteBuilt(raw plugin.Raw) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.built = slices.DeleteFunc(l.built, func(o plugin.Raw) bool { return bytes.Equal(o, raw) })
+	u := use{raw: bytes.Clone(raw)}
+	if bytes.Equal(l.described.raw, raw) {
+		u.says = l.described.says
+	}
+	l.built = slices.DeleteFunc(l.built, func(o use) bool { return bytes.Equal(o.raw, raw) })
 	if len(l.built) == keptConfigs {
 		l.built = l.built[1:]
 	}
-	l.built = append(l.built, bytes.Clone(raw))
+	l.built = append(l.built, u)
 }
 
 // noteDescribed remembers a configuration that was only checked.
-func (l *launcher) noteDescribed(raw plugin.Raw) {
+func (l *launcher) noteDescribed(raw plugin.Raw, says *plugin.Description) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.described = bytes.Clone(raw)
+	l.described = use{bytes.Clone(raw), says}
 }

@@ -2,8 +2,12 @@ package external_test
 
 import (
 	"context"
+	"errors"
 	"os"
+	"runtime"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,6 +175,109 @@ func TestReplicationKilled(t *testing.T) {
 		})
 	}
 	require.Empty(t, children(t))
+}
+
+// TestReplicationReplaced replaces the program while messages are appended: what was
+// taken has an outcome, what is stored is stored once, what is refused is refused as
+// something to try again, and each version has an office of its own.
+func TestReplicationReplaced(t *testing.T) {
+	for name, raw := range map[string]plugin.Raw{"async": nil, "sync": syncFlush} {
+		t.Run(name, func(t *testing.T) {
+			mode := storage.Immediate
+			if raw != nil {
+				mode = storage.Explicit
+			}
+			var up external.Replacer
+			n := lead(t, external.Replication(solo.Name, versionedProgram(t, 1), external.Options{Replacer: &up, Linger: -1}), raw, mode)
+			var stored, refused atomic.Int64
+			stop, done := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(done)
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					err := n.append(t)
+					if err != nil {
+						if !errors.Is(err, replication.ErrReadOnly) && !errors.Is(err, replication.ErrNotRunning) {
+							t.Errorf("an append during a replacement: %v", err)
+							return
+						}
+						refused.Add(1)
+						runtime.Gosched()
+						continue
+					}
+					if o, err := <-n.told, <-n.errs; o != replication.Stored {
+						t.Errorf("what was taken is %v (%v)", o, err)
+						return
+					}
+					stored.Add(1)
+				}
+			}()
+			for i := range 5 {
+				before, pids := stored.Load(), children(t)
+				term := n.Role().Term
+				require.NoError(t, up.Replace(t.Context(), versionedProgram(t, 2+i)))
+				n.until(t, "the next office", func(r replication.Role) bool { return r.ReadOnly == "" && r.Term > term })
+				require.Eventually(t, func() bool { return stored.Load() > before }, patience, time.Millisecond)
+				require.Eventually(t, func() bool { now := children(t); return len(now) == 1 && now[0] != pids[0] }, patience, 10*time.Millisecond, "the old process ends")
+			}
+			close(stop)
+			<-done
+			var a storage.OffsetAnswers
+			require.NoError(t, n.store.Offsets(t.Context(), []storage.OffsetQuery{{Queue: message.Queue{Topic: "T"}}}, &a))
+			require.Equal(t, stored.Load(), a.Answers[0].Max)
+			t.Logf("%d stored, %d refused", stored.Load(), refused.Load())
+		})
+	}
+	require.Empty(t, children(t))
+}
+
+// TestReplicationReplacedByAnother: a version that a broker would have had to ask
+// about when it started is refused, and the old one goes on.
+func TestReplicationReplacedByAnother(t *testing.T) {
+	for version, want := range map[int]string{
+		5: `it publishes "explicit", the one in use "immediate"; that takes a restart of the broker`,
+		6: `it needs ["storage.KeyIndex"], the one in use []; that takes a restart of the broker`,
+		7: `it offers the facets ["Members"], the one in use []; that takes a restart of the broker`,
+	} {
+		t.Run(strconv.Itoa(version), func(t *testing.T) {
+			var up external.Replacer
+			f := external.Replication("moody", versionedProgram(t, 1), external.Options{Replacer: &up, Linger: -1})
+			_, err := f.Describe(t.Context(), nil)
+			require.NoError(t, err)
+			n := lead(t, f, nil, storage.Immediate)
+			err = up.Replace(t.Context(), versionedProgram(t, version))
+			require.ErrorIs(t, err, plugin.ErrUnavailable)
+			require.ErrorContains(t, err, want)
+			require.NoError(t, n.append(t))
+			require.Equal(t, replication.Stored, <-n.told)
+			require.EqualValues(t, 1, n.Role().Term)
+		})
+	}
+}
+
+// moody is a replicator of which each version describes itself in another way.
+func moody() replication.Factory {
+	return replication.NewFactory("moody",
+		func(struct{}) plugin.Description {
+			d := plugin.Description{Version: os.Getenv(versionEnv), Publish: storage.Immediate.String()}
+			switch d.Version {
+			case "5":
+				d.Publish = storage.Explicit.String()
+			case "6":
+				d.Needs = []string{"storage." + storage.FacetKeyIndex}
+			case "7":
+				d.Facets = []string{replication.FacetMembers}
+			}
+			return d
+		},
+		func() struct{} { return struct{}{} },
+		func(ctx context.Context, p replication.Params, _ struct{}) (*solo.Solo, error) {
+			return solo.New(ctx, p, solo.NewDefaultConfig())
+		})
 }
 
 // BenchmarkReplicationProcess is the shared benchmark through a process, beside the

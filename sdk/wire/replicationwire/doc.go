@@ -100,6 +100,11 @@
 // is started on the running store; the office that it takes has a higher term
 // (Sequencer.Term tells it which was the last), and writes go on.
 //
+// When another process takes the place of one that is well (a new version), the office
+// ends first: the replicator is shut down, which answers all that it has, and the one in
+// the new process is opened and started. Meanwhile Append fails with
+// replication.ErrReadOnly. Two offices never overlap.
+//
 // A broken frame, or a placement that the host does not arrive at, ends the
 // process's use in the same way.
 package replicationwire

@@ -80,17 +80,25 @@ func (r *replicator) Status() replication.Status {
 	return replication.Status{Role: r.role, Replicas: append([]replication.Replica(nil), r.replicas...)}
 }
 
-func (r *replicator) setRole(x replication.Role) {
+// setRole takes a role that is to be told to the engine; false: from a session that
+// is replaced, whose roles count no more.
+func (r *replicator) setRole(s *session, x replication.Role) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.cur != s {
+		return false
+	}
 	r.role = x
+	return true
 }
 
 // note takes what the plugin says of itself.
-func (r *replicator) note(st replication.Status) {
+func (r *replicator) note(s *session, st replication.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.role, r.replicas = st.Role, st.Replicas
+	if r.cur == s {
+		r.role, r.replicas = st.Role, st.Replicas
+	}
 }
 
 // lost ends the use of a session.
@@ -195,24 +203,42 @@ func (r *replicator) begin(ctx context.Context) (*session, error) {
 	return nil, err
 }
 
-// supervise starts the process again whenever it is gone.
+// supervise starts the process again whenever it is gone, and moves to the one that
+// takes its place.
 func (r *replicator) supervise(s *session) {
 	defer close(r.over)
-	pause := firstPause
+	pause, wait := firstPause, time.Duration(0)
+	next := func() {
+		wait, pause = pause, min(2*pause, lastPause)
+	}
 	for {
-		<-s.ended
+		replaced := false
+		select {
+		case <-s.ended:
+		case <-s.proc.Retired():
+			replaced = r.take(s)
+			if replaced {
+				r.leave(s)
+			}
+			<-s.ended
+		}
 		if r.life.Stopped() {
 			return
 		}
-		r.degrade(s.cause())
 		if r.p.Clock.Now().Sub(s.began) > lastPause {
 			pause = firstPause
 		}
-		for s = nil; s == nil; {
-			if !proxy.Pause(r.ctx, r.p.Clock, pause, nil, nil) {
+		if replaced {
+			wait = 0
+			r.readOnly(errReplaced)
+		} else {
+			next()
+			r.degrade(s.cause())
+		}
+		for s = nil; s == nil; next() {
+			if wait > 0 && !proxy.Pause(r.ctx, r.p.Clock, wait, nil, nil) {
 				return
 			}
-			pause = min(2*pause, lastPause)
 			var err error
 			if s, err = r.begin(r.ctx); err != nil {
 				if r.life.Stopped() {
@@ -225,13 +251,46 @@ func (r *replicator) supervise(s *session) {
 	}
 }
 
+// errReplaced is why a node is read-only between two versions of its plugin.
+var errReplaced = errors.New("the replication plugin is being replaced by another version; try again in a moment")
+
+// take ends the use of a session that is well: nothing is begun in it any more. False:
+// it is over, or the replicator is shutting down and does it itself.
+func (r *replicator) take(s *session) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cur != s || r.life.Stopped() {
+		return false
+	}
+	r.cur = nil
+	r.role.ReadOnly = errReplaced.Error()
+	return true
+}
+
+// leave ends the office of a replicator whose process is replaced: what it has is
+// answered first. One that does not come to an end is cut off, and what it has is
+// Unknown.
+func (r *replicator) leave(s *session) {
+	r.p.Logger.Info("the replication plugin is replaced; writes are refused until the next one has its office", "plugin", r.h.name)
+	ctx, cancel := context.WithTimeout(context.Background(), proxy.LastMoment)
+	defer cancel()
+	if err := s.shutdown(ctx); err != nil {
+		r.p.Logger.Warn("ending the office of a replication plugin that is replaced", "plugin", r.h.name, "error", err)
+	}
+}
+
 // degrade tells the engine and the log that there is no process.
 func (r *replicator) degrade(why error) {
+	r.p.Logger.Error("the process of the replication plugin is gone, this broker is read-only until it is back", "plugin", r.h.name, "error", why)
+	r.readOnly(why)
+}
+
+// readOnly tells the engine that nothing is written for now.
+func (r *replicator) readOnly(why error) {
 	r.mu.Lock()
 	r.role.ReadOnly = why.Error()
 	x := r.role
 	r.mu.Unlock()
-	r.p.Logger.Error("the process of the replication plugin is gone, this broker is read-only until it is back", "plugin", r.h.name, "error", why)
 	if err := r.onRole(r.ctx, x); err != nil {
 		r.p.Logger.Error("telling the engine that this broker is read-only", "error", err)
 	}
@@ -252,19 +311,25 @@ func (r *replicator) shutdown(ctx context.Context) error {
 	r.mu.Unlock()
 	var err error
 	if s != nil {
-		if s.led.Load() {
-			err = s.call(call, kindShutdown, nil)
-			s.quiet(call)
-			if errors.Is(err, plugin.ErrUnavailable) {
-				err = nil // it is gone; nothing of it is left to be shut down
-			}
-		}
-		s.close()
+		err = s.shutdown(call)
 	}
 	<-r.over
 	r.mu.Lock()
 	r.role, r.replicas = replication.Role{}, nil
 	r.mu.Unlock()
+	return err
+}
+
+// shutdown shuts the replicator down, if it was started, and ends the session.
+func (s *session) shutdown(ctx context.Context) (err error) {
+	if s.led.Load() {
+		err = s.call(ctx, kindShutdown, nil)
+		s.quiet(ctx)
+		if errors.Is(err, plugin.ErrUnavailable) {
+			err = nil // it is gone; nothing of it is left to be shut down
+		}
+	}
+	s.close()
 	return err
 }
 
@@ -278,6 +343,11 @@ func (r *replicator) Append(ctx context.Context, p *replication.Pending, sink re
 	s, err := r.session()
 	if err != nil {
 		return err
+	}
+	if !s.led.Load() && !s.opened.Load() {
+		// Who does not know yet that the last office is over. A replicator that starts
+		// has nothing to place by.
+		return fmt.Errorf("%w: the replication plugin %q has no office yet; try again in a moment", replication.ErrReadOnly, r.h.name)
 	}
 	return s.append(ctx, p, sink)
 }

@@ -38,8 +38,8 @@ type session struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup // calls of the plugin that the reader does not do itself
 	ended  chan struct{}  // closed when everything is answered
-	// led: Start was answered.
-	led atomic.Bool
+	// led: Start was answered. opened: the Sequencer was.
+	led, opened atomic.Bool
 
 	// of Append, whose caller has the turn
 	topics  data.TopicWriter
@@ -362,7 +362,7 @@ func (s *session) handle(h *data.Head, body []byte) error {
 	case kindStatus:
 		st, err := readStatus(body)
 		if err == nil {
-			s.r.note(st)
+			s.r.note(s, st)
 		}
 		return err
 	case kindOver, kindCancel:
@@ -440,7 +440,9 @@ func (s *session) place(h *data.Head, body []byte) error {
 		if st := s.r.p.Store.State(); st.Tail != o.tail || st.Segment != o.segment {
 			return fmt.Errorf("%w: it opens its Sequencer at %d with segments of %d bytes, the log ends at %d and has %d; %w", data.ErrFrame, o.tail, o.segment, st.Tail, st.Segment, errPlugin)
 		}
-		return seq.Open(o.term, storage.State{Segment: o.segment, Published: o.tail, Tail: o.tail, LastStoreTime: o.lastStoreTime}, o.ends)
+		err = seq.Open(o.term, storage.State{Segment: o.segment, Published: o.tail, Tail: o.tail, LastStoreTime: o.lastStoreTime}, o.ends)
+		s.opened.Store(err == nil)
+		return err
 	case kindMoved:
 		m, err := readMoved(body)
 		if err != nil {
@@ -653,7 +655,7 @@ func (s *session) role(h *data.Head, body []byte) error {
 	if err := d.Done("a role"); err != nil {
 		return err
 	}
-	id := h.ID
+	id, mine := h.ID, s.r.setRole(s, r)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.mu.Lock()
 	if old := s.cancels[id]; old != nil {
@@ -661,9 +663,11 @@ func (s *session) role(h *data.Head, body []byte) error {
 	}
 	s.cancels[id] = cancel
 	s.mu.Unlock()
-	s.r.setRole(r)
 	s.tasks.Go(func() {
-		err := s.r.onRole(ctx, r)
+		err := error(replication.ErrFenced)
+		if mine {
+			err = s.r.onRole(ctx, r)
+		}
 		s.post(frame(nil, kindRoleDone, id, 0, func(b []byte) []byte { return data.PutFailure(b, s.kept.number(err)) }))
 	})
 	return nil
