@@ -196,7 +196,10 @@ type Params struct {
 	Store storage.Store
 	// Sequencer is made for this replicator; it opens it for each office.
 	Sequencer *storage.Sequencer
-	Network   Network
+	// Network is nil where the host has none to give, and refuses in a process of the
+	// plugin's own: then listen and dial with package net. The conformance suite
+	// gives none.
+	Network Network
 	// OnRole is called for each change of office; see the package comment. Nil:
 	// not called. Its error means that the office cannot be taken: the
 	// replicator resigns, or fails to start when it has nobody to resign to.
