@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/api"
@@ -165,17 +166,25 @@ type Transport interface {
 // Capabilities are the optional abilities. A nil field: not offered.
 type Capabilities struct {
 	Dialer Dialer
+	Mover  Mover
 }
 
-// FacetDialer names the Dialer facet in a plugin.Description.
-const FacetDialer = "Dialer"
+// Names of the facets in a plugin.Description.
+const (
+	FacetDialer = "Dialer"
+	FacetMover  = "Mover"
+)
 
 // Facets names the facets offered, sorted.
 func (c Capabilities) Facets() []string {
+	var all []string
 	if c.Dialer != nil {
-		return []string{FacetDialer}
+		all = append(all, FacetDialer)
 	}
-	return nil
+	if c.Mover != nil {
+		all = append(all, FacetMover)
+	}
+	return all
 }
 
 // Dialer is the facet of transports that can connect: a broker to its name
@@ -185,6 +194,38 @@ type Dialer interface {
 	// returns; Settle is called as on a server. tls is nil for plain. Errors:
 	// ErrNotRunning, ctx's; all others name the address. Safe for concurrent use.
 	Dial(ctx context.Context, address string, lim Limits, tls *tls.Config, h Handler) (Peer, error)
+}
+
+// Moving is a peer on its way from one transport to another.
+type Moving struct {
+	// File is the connection. Whoever has it last closes it.
+	File *os.File
+	// Read is what was read of it and not handed over: the beginning of a frame.
+	Read []byte
+}
+
+// Mover is the facet of transports whose connections can go on in another transport
+// of the same plugin, mostly in another process: a new version takes over without a
+// client noticing. The giving transport must be running, and so must the taking
+// one. All methods are safe for concurrent use.
+type Mover interface {
+	// GiveListener ends accepting at l and gives the listening socket. Nobody is
+	// refused: who connects waits in the socket for the one who takes it. Peers of
+	// l stay; one that was accepted at this moment may still be opened.
+	GiveListener(l Listener) (*os.File, error)
+	// GivePeer gives up p, between two calls of its session and when all that was
+	// sent is written. Nothing is read or written any more and the session hears
+	// nothing, not even Closed. Nobody may call Send meanwhile. On an error the
+	// peer is as it was, or closed, which its session is told: ErrClosed when it
+	// was closed before, ctx's error when that ended first, which closes it.
+	GivePeer(ctx context.Context, p Peer) (Moving, error)
+	// TakeListener is Serve at a listening socket that was given. It takes
+	// possession of f, even when it fails.
+	TakeListener(f *os.File, l Listen, s Services) (Listener, error)
+	// TakePeer goes on with a peer: h.Opened is called before it returns, and what
+	// follows is as for any peer. It belongs to l, or to the dialled ones with these
+	// limits when l is nil. It takes possession of m, even when it fails.
+	TakePeer(l Listener, lim Limits, m Moving, h Handler) (Peer, error)
 }
 
 // Params is what the host passes to a transport.

@@ -46,12 +46,12 @@ func transportConformance(t *testing.T) {
 	for _, h := range []transporttest.Harness{
 		{
 			Factory: external.Transport(remoting.Name, command(t, "serve"), external.Options{}), Form: "process",
-			Address: anyPort, Bytes: tcp,
+			Address: anyPort, Bytes: tcp, Lacks: []string{transport.FacetMover}, // used by the host itself
 		},
 		{
 			Factory: external.Transport(inproc.Name, command(t, "serve"), external.Options{}), Form: "process",
 			Address: func(testing.TB) string { return fmt.Sprintf("broker-%d", n.Add(1)) },
-			Lacks:   []string{"idle", "idle_while_served"}, // as in process
+			Lacks:   []string{"idle", "idle_while_served", transport.FacetMover}, // as in process
 		},
 	} {
 		startTransport(t, h.Factory) // keeps the process

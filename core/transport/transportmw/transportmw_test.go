@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 		}),
 		Form:    "decorated",
 		Address: func(testing.TB) string { return fmt.Sprintf("broker-%d", n.Add(1)) },
-		Lacks:   []string{"idle", "idle_while_served"},
+		Lacks:   []string{"idle", "idle_while_served", transport.FacetMover},
 	})
 }
 

@@ -31,8 +31,8 @@ type Harness struct {
 	// stream, and the part "bytes" is skipped.
 	Bytes func(ctx context.Context, address string) (net.Conn, error)
 	// Lacks names the cases ("idle") that the transport's documentation
-	// exempts it from, and the facet Dialer where there is none. What needs them
-	// is reported as skipped.
+	// exempts it from, and the facets Dialer and Mover where they are not offered.
+	// What needs them is reported as skipped.
 	Lacks []string
 
 	_ struct{}
@@ -60,6 +60,7 @@ func Run(t *testing.T, hs ...Harness) {
 		{"bytes", byteCases},
 		{"limits", limitCases},
 		{"drain", drainCases},
+		{"move", moveCases},
 	}
 	if len(hs) == 0 {
 		t.Fatal("transporttest.Run needs a Harness")

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/transport/transporttest"
 	"github.com/hardpointmq/hardpoint/plugins/transport/inproc"
 )
@@ -19,7 +20,7 @@ func harness() transporttest.Harness {
 		Factory: inproc.NewFactory(),
 		Form:    "in_process",
 		Address: func(testing.TB) string { return fmt.Sprintf("broker-%d", n.Add(1)) },
-		Lacks:   []string{"idle", "idle_while_served"},
+		Lacks:   []string{"idle", "idle_while_served", transport.FacetMover},
 	}
 }
 

@@ -311,9 +311,12 @@ func (l *loop) add(p *peer) {
 	}
 }
 
-// remove forgets a peer whose descriptor is about to be closed.
+// remove forgets a peer whose descriptor is about to be closed or given away; it
+// need not have been added.
 func (l *loop) remove(fd int) {
 	l.mu.Lock()
-	l.peers[fd] = nil
+	if fd < len(l.peers) {
+		l.peers[fd] = nil
+	}
 	l.mu.Unlock()
 }

@@ -50,6 +50,8 @@ type peer struct {
 	discard  atomic.Bool
 	activity atomic.Uint32
 
+	giving atomic.Pointer[giving] // it is to be given away; set under wmu
+
 	// The janitor's.
 	ticks, stuck int
 	lastWritten  uint64
@@ -63,6 +65,7 @@ type peer struct {
 	draining  bool  // a backlog is being written, so order demands it for what comes
 	cause     error // why the peer is closed, nil while it is open
 	lingering bool  // closed, but the backlog may still be written
+	reading   bool  // run was called
 }
 
 func (t *Transport) newPeer(g *group, h transport.Handler, c net.Conn) *peer {
@@ -151,11 +154,26 @@ func (p *peer) open(tc *tls.Conn) {
 // run reads the opened peer: a loop does, or this goroutine until the connection
 // ends.
 func (p *peer) run() {
-	if p.sock != nil {
+	p.wmu.Lock()
+	p.reading = true
+	p.wmu.Unlock()
+	switch {
+	case p.giving.Load() != nil: // whoever asks from now on finds it reading
+		p.finish(errGiven)
+	case p.sock != nil:
 		p.sock.watch(p)
-		return
+	default:
+		p.finish(p.readAll())
 	}
-	p.finish(p.readAll())
+}
+
+// begin is run for a peer whose reader needs no goroutine of the caller's.
+func (p *peer) begin() {
+	if p.sock != nil {
+		p.run()
+	} else {
+		go p.run()
+	}
 }
 
 // serve is the goroutine of an accepted connection.
@@ -213,8 +231,11 @@ func (c *prefixConn) Read(b []byte) (int, error) {
 }
 
 // finish is called once, when nothing is read any more, and tells the session. It
-// may wait for the backlog of a peer that was closed.
+// may wait for the backlog of a peer that was closed or is given away.
 func (p *peer) finish(err error) {
+	if errors.Is(err, errGiven) && p.give() {
+		return
+	}
 	p.wmu.Lock()
 	if !p.lingering {
 		p.failLocked(err)
@@ -234,6 +255,10 @@ func (p *peer) finish(err error) {
 	p.count(cause)
 	p.s.Closed(cause)
 	p.g.remove(p)
+	if g := p.giving.Load(); g != nil {
+		g.err = fmt.Errorf("%w: %w", transport.ErrClosed, cause)
+		close(g.done)
+	}
 }
 
 func (p *peer) count(cause error) {
@@ -257,7 +282,13 @@ func (p *peer) count(cause error) {
 
 func (p *peer) readAll() error {
 	for {
+		if p.giving.Load() != nil {
+			return errGiven
+		}
 		n, err := p.readStream()
+		if errors.Is(err, os.ErrDeadlineExceeded) && p.giving.Load() != nil {
+			return errGiven
+		}
 		if err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) {
 				return transport.ErrClosed // fail or Close has set the cause

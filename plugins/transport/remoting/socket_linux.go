@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -93,6 +94,9 @@ func (s *socket) watch(p *peer) { s.l.add(p) }
 
 // step reads once. more: it is to be stepped again soon. Only who has the turn.
 func (p *peer) step() (more, arrived bool, err error) {
+	if p.giving.Load() != nil {
+		return false, false, errGiven
+	}
 	space := p.in.space()
 	if space == nil {
 		return false, false, errReadBytes
@@ -250,4 +254,20 @@ func (s *socket) close() error {
 	s.closed = true
 	s.l.remove(s.fd)
 	return unix.Close(s.fd)
+}
+
+// detach gives the descriptor away.
+func (s *socket) detach() *os.File {
+	s.closed = true
+	s.l.remove(s.fd)
+	// The connection lives on, and would still be told to this loop.
+	_ = unix.EpollCtl(s.l.ep, unix.EPOLL_CTL_DEL, s.fd, nil)
+	return os.NewFile(uintptr(s.fd), "peer")
+}
+
+// giveSocket has a peer that a loop reads stepped, which gives it away.
+func (p *peer) giveSocket() {
+	if p.sock.take() {
+		go p.carryOn(p.step())
+	}
 }

@@ -31,13 +31,14 @@ func NewDefaultConfig() Config { return Config{} }
 // NewFactory declares the plugin.
 func NewFactory() transport.Factory {
 	return transport.NewFactory(Name, func(Config) plugin.Description {
-		return plugin.Description{Version: "1", Facets: []string{transport.FacetDialer}}
+		return plugin.Description{Version: "1", Facets: (&Transport{}).Capabilities().Facets()}
 	}, NewDefaultConfig, New)
 }
 
 var (
 	_ transport.Transport = (*Transport)(nil)
 	_ transport.Dialer    = (*Transport)(nil)
+	_ transport.Mover     = (*Transport)(nil)
 	_ transport.Listener  = (*listener)(nil)
 	_ transport.Peer      = (*peer)(nil)
 )
@@ -133,7 +134,11 @@ func (t *Transport) Shutdown(ctx context.Context) error {
 
 // Capabilities implements [transport.Transport].
 func (t *Transport) Capabilities() transport.Capabilities {
-	return transport.Capabilities{Dialer: t}
+	c := transport.Capabilities{Dialer: t}
+	if canMove {
+		c.Mover = t
+	}
+	return c
 }
 
 // Serve implements [transport.Transport].
@@ -150,6 +155,11 @@ func (t *Transport) Serve(ctx context.Context, l transport.Listen, s transport.S
 	if err != nil {
 		return nil, fmt.Errorf("transport %s cannot listen on %q: %w; %s", t.set.Name, l.Address, err, listenHint(err))
 	}
+	return t.serve(nl, l, s)
+}
+
+// serve accepts at nl, of which it takes possession.
+func (t *Transport) serve(nl net.Listener, l transport.Listen, s transport.Services) (transport.Listener, error) {
 	ln := &listener{g: t.newGroup(l.Limits, l.TLS), nl: nl, h: s.Frames}
 	ln.g.onClose = func() { _ = nl.Close() }
 	t.mu.Lock()
@@ -213,11 +223,7 @@ func (t *Transport) Dial(ctx context.Context, address string, lim transport.Limi
 		return nil, t.notRunning()
 	}
 	p.open(tc)
-	if p.sock != nil {
-		p.run()
-	} else {
-		go p.run()
-	}
+	p.begin()
 	return p, nil
 }
 

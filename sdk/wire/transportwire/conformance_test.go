@@ -43,10 +43,11 @@ func TestConformance(t *testing.T) {
 	p := pair(t, remoting.NewFactory(), inproc.NewFactory())
 	transporttest.Run(t, transporttest.Harness{
 		Factory: transportwire.NewFactory(remoting.Name, p), Form: "wire", Address: anyPort, Bytes: tcp,
+		Lacks: []string{transport.FacetMover}, // it is used between two processes, by their host
 	})
 	transporttest.Run(t, transporttest.Harness{
 		Factory: transportwire.NewFactory(inproc.Name, p), Form: "wire", Address: names(),
-		Lacks: []string{"idle", "idle_while_served"}, // as in process
+		Lacks: []string{"idle", "idle_while_served", transport.FacetMover}, // as in process
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
 	"github.com/hardpointmq/hardpoint/core/storage/storekit"
+	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/transport/transporttest"
 	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 	"github.com/hardpointmq/hardpoint/plugins/transport/inproc"
@@ -54,7 +55,7 @@ func TestTransport(t *testing.T) {
 	transporttest.Run(t, transporttest.Harness{
 		Factory: inproc.NewFactory(), Form: "in_process",
 		Address: func(testing.TB) string { return fmt.Sprintf("outside-%d", n.Add(1)) },
-		Lacks:   []string{"idle", "idle_while_served"},
+		Lacks:   []string{"idle", "idle_while_served", transport.FacetMover},
 	})
 }
 
