@@ -276,19 +276,19 @@ func TestBudget(t *testing.T) {
 	l.out.open(nil)
 	o := newOrigin(newGated(), transport.Limits{PeerBytes: 1000, TotalBytes: 5000}, new(atomic.Int64))
 	send := func(p *peer, n int) error { return p.Send(command.Frame{Raw: make([]byte, n)}) }
-	p := &peer{l: l, o: o, num: 1}
+	p := newPeer(&seat{l, 1, o}, o, opened{})
 	require.NoError(t, send(p, 10))
 	require.NoError(t, send(p, 2000), "the peer's connection may take it all")
 	require.ErrorIs(t, send(p, 1), transport.ErrSlow)
 	require.ErrorIs(t, send(p, 1), transport.ErrClosed)
-	q := &peer{l: l, o: o, num: 2}
+	q := newPeer(&seat{l, 2, o}, o, opened{})
 	require.NoError(t, send(q, 4000))
-	r := &peer{l: l, o: o, num: 3}
+	r := newPeer(&seat{l, 3, o}, o, opened{})
 	require.ErrorIs(t, send(r, 1), transport.ErrSlow, "all together")
 	l.out.settle(l.out.end)
 	require.Zero(t, o.unsent.Load())
 	require.Zero(t, q.waiting.Load())
-	s := &peer{l: l, o: o, num: 4}
+	s := newPeer(&seat{l, 4, o}, o, opened{})
 	require.NoError(t, send(s, 4000))
 	s.closed(transport.ErrSlow) // the plugin says so
 	require.ErrorIs(t, send(s, 1), transport.ErrSlow)

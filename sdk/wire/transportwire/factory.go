@@ -2,6 +2,7 @@ package transportwire
 
 import (
 	"context"
+	"slices"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
@@ -24,7 +25,10 @@ func Contract() *wire.Contract {
 			transportpb.Transport_Open_FullMethodName, transportpb.Transport_Start_FullMethodName, transportpb.Transport_Serve_FullMethodName,
 			transportpb.Transport_Drain_FullMethodName, transportpb.Transport_CloseListener_FullMethodName, transportpb.Transport_Shutdown_FullMethodName,
 		},
-		OfFacet: map[string]string{transport.FacetDialer: transportpb.Transport_Dial_FullMethodName},
+		OfFacet: map[string]string{
+			transport.FacetDialer: transportpb.Transport_Dial_FullMethodName,
+			transport.FacetMover:  transportpb.Transport_GivePeer_FullMethodName,
+		},
 	}
 }
 
@@ -34,7 +38,15 @@ type host struct {
 }
 
 func (h *host) describe(ctx context.Context, raw plugin.Raw) (plugin.Description, error) {
-	return wire.Describe(ctx, h.launcher, nil, Contract(), h.name, raw)
+	d, err := wire.Describe(ctx, h.launcher, nil, Contract(), h.name, raw)
+	d.Facets = withoutMover(d.Facets)
+	return d, err
+}
+
+// withoutMover are the facets that the host passes on: with Mover it replaces a
+// process itself.
+func withoutMover(facets []string) []string {
+	return slices.DeleteFunc(slices.Clone(facets), func(f string) bool { return f == transport.FacetMover })
 }
 
 func (h *host) build(ctx context.Context, p transport.Params, raw plugin.Raw) (transport.Transport, error) {
@@ -43,5 +55,5 @@ func (h *host) build(ctx context.Context, p transport.Params, raw plugin.Raw) (t
 	if err != nil {
 		return nil, err
 	}
-	return newRemote(h, p, raw, d.Facets), nil
+	return newRemote(h, p, raw, withoutMover(d.Facets)), nil
 }

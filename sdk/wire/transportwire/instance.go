@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -27,6 +28,7 @@ type instance struct {
 	tasks  sync.WaitGroup
 	ready  chan struct{} // the connection is there
 	out    outbox
+	hand   handover
 
 	mu        sync.Mutex
 	listeners map[uint64]transport.Listener
@@ -41,6 +43,7 @@ func newInstance() *instance {
 		ready: make(chan struct{}), marked: make(chan struct{}),
 		listeners: map[uint64]transport.Listener{}, guests: map[uint64]*guest{},
 	}
+	i.hand.given, i.hand.came = map[uint64]*os.File{}, make(chan struct{})
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	return i
 }
@@ -81,6 +84,7 @@ func (i *instance) shutdown(ctx context.Context) error {
 	err := i.t.Shutdown(ctx)
 	i.cancel()
 	i.tasks.Wait()
+	i.hand.close()
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -30,6 +31,7 @@ type link struct {
 	out   outbox
 	tasks sync.WaitGroup
 	marks atomic.Uint64
+	moves bool // it offers the facet Mover
 
 	// over is closed when the process is of no use any more; why is written before.
 	over    chan struct{}
@@ -64,7 +66,8 @@ func (t *remote) connect(ctx context.Context) (_ *link, err error) {
 			return "", nil, err
 		}
 		l.id = r.GetInstance()
-		return r.GetSocket(), r.GetNonce(), proxy.Agree(wire.Transport, t.h.name, t.facets, r.GetFacets())
+		l.moves = slices.Contains(r.GetFacets(), transport.FacetMover)
+		return r.GetSocket(), r.GetNonce(), proxy.Agree(wire.Transport, t.h.name, t.facets, withoutMover(r.GetFacets()))
 	})
 	if err != nil {
 		return nil, err
@@ -121,7 +124,7 @@ func (l *link) fail(why error) {
 			}
 			l.mu.Unlock()
 			for _, p := range all {
-				p.lose(cause)
+				p.lose(l, cause)
 			}
 		})
 	})
@@ -169,12 +172,13 @@ func (l *link) wait(ctx context.Context, o *origin) error {
 	return nil
 }
 
-// forget removes a peer whose session knows that it is closed.
-func (l *link) forget(p *peer) {
+// forget removes a peer whose session knows that it is closed, or that is in
+// another process.
+func (l *link) forget(s *seat) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.peers, p.num)
-	p.o.peers--
+	delete(l.peers, s.num)
+	s.o.peers--
 	l.gone.Broadcast()
 }
 
@@ -268,7 +272,7 @@ func (l *link) take(h *data.Head, body *[]byte) error {
 		}
 		p.closed(why)
 	}
-	if !p.begin(h.Kind, body) {
+	if !p.begin(l, h.Kind, body) {
 		return fmt.Errorf("%w: kind %d for peer %d, whose session is being called", data.ErrFrame, h.Kind, h.ID)
 	}
 	go p.run()
@@ -286,19 +290,47 @@ func (l *link) opened(num uint64, o opened) error {
 		return net.ErrClosed
 	}
 	from := l.origins[o.origin]
-	p := &peer{l: l, o: from, num: num, opened: o}
+	if from != nil && from.moves != nil {
+		delete(l.origins, o.origin)
+		if l.moved(num, from) {
+			return nil
+		}
+		from = nil
+	}
 	if from == nil {
 		// Closed meanwhile, or a dial that nobody waits for: nobody will know it.
-		p.o = &origin{h: nobody{}, unsent: new(atomic.Int64)}
-	} else {
-		from.dialed = p
+		from = &origin{h: nobody{}, unsent: new(atomic.Int64)}
 	}
-	p.o.peers++
-	p.run = p.work
+	s := &seat{l, num, from}
+	p := newPeer(s, from, o)
+	from.dialed = p
+	from.peers++
 	l.peers[num] = p
-	_ = p.begin(kindOpened, nil)
+	_ = p.begin(l, kindOpened, nil)
 	go p.run()
 	return nil
+}
+
+// moved gives a peer that comes from another process its seat here; false when it
+// ended meanwhile. mu is held, and the lock of the peer is taken after it.
+func (l *link) moved(num uint64, from *origin) bool {
+	p, s := from.moves, &seat{l, num, from.into}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lost {
+		return false
+	}
+	old := p.home
+	p.home, p.tried = s, false
+	from.into.peers++
+	l.peers[num] = p
+	l.out.seat(p, s)
+	l.out.put(kindTook, num, nil, true)
+	if p.cause != nil {
+		l.out.put(kindClose, num, nil, true)
+	}
+	go old.l.forget(old)
+	return true
 }
 
 // nobody closes every peer.

@@ -40,11 +40,16 @@ var _ transport.Listener = (*listener)(nil)
 // Address implements [transport.Listener].
 func (ln *listener) Address() string { return ln.address }
 
-// serve listens in l; it gives the real address.
-func (ln *listener) serve(ctx context.Context, l *link) (string, error) {
+// serve listens in l; it gives the real address. A ticket is that of the socket
+// that l was given for it.
+func (ln *listener) serve(ctx context.Context, l *link, ticket uint64) (string, error) {
 	o := newOrigin(ln.h, ln.lim, new(atomic.Int64))
+	o.listener = ln.num
+	if ln.at.o != nil && ticket != 0 {
+		o.unsent = ln.at.o.unsent // its peers come, too
+	}
 	l.add(ln.num, o)
-	r, err := l.call.Serve(ctx, &transportpb.ServeRequest{Instance: l.id, Listener: ln.num, Address: ln.address, Limits: toLimits(ln.lim)})
+	r, err := l.call.Serve(ctx, &transportpb.ServeRequest{Instance: l.id, Listener: ln.num, Address: ln.address, Limits: toLimits(ln.lim), Ticket: ticket})
 	if err = l.failed(ctx, wire.FromRPC(ctx, err, r.GetFailure())); err != nil {
 		l.drop(ln.num)
 		if ctx.Err() != nil { // it may serve, for nobody
@@ -59,12 +64,13 @@ func (ln *listener) serve(ctx context.Context, l *link) (string, error) {
 	return r.GetAddress(), nil
 }
 
-// move makes it serve in l, unless it has been closed.
-func (ln *listener) move(ctx context.Context, l *link) error {
+// move makes it serve in l, unless it has been closed. A ticket is that of
+// the socket that l was given.
+func (ln *listener) move(ctx context.Context, l *link, ticket uint64) error {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	if !ln.ending {
-		if _, err := ln.serve(ctx, l); err != nil {
+		if _, err := ln.serve(ctx, l, ticket); err != nil {
 			return err
 		}
 	}

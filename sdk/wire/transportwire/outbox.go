@@ -133,13 +133,17 @@ func (o *outbox) put(k data.Kind, id uint64, body []byte, soon bool) {
 	}
 }
 
-// send appends what p is sent, n bytes.
-func (o *outbox) send(p *peer, out []command.Frame, n int) {
+// send appends what p is sent, n bytes; false when p is not at s any more.
+func (o *outbox) send(p *peer, s *seat, out []command.Frame, n int) bool {
 	if o.over.Load() {
-		return
+		return true
 	}
 	o.mu.Lock()
-	o.head(kindSend, p.num, n)
+	if p.at.Load() != s {
+		o.mu.Unlock()
+		return false
+	}
+	o.head(kindSend, s.num, n)
 	for i := range out {
 		f := &out[i]
 		if f.Raw != nil {
@@ -154,6 +158,33 @@ func (o *outbox) send(p *peer, out []command.Frame, n int) {
 	}
 	o.debts = append(o.debts, debt{o.end, n, p})
 	o.mu.Unlock()
+	o.kick()
+	return true
+}
+
+// unseat ends sending to p from this process: what is sent from now on is held. The
+// mark comes after all that was sent before.
+func (o *outbox) unseat(p *peer, marks *atomic.Uint64) (mark uint64) {
+	o.mu.Lock()
+	mark = marks.Add(1) // with the lock, or a later one could come first
+	p.at.Store(nil)
+	o.head(kindMark, mark, 0)
+	o.mu.Unlock()
+	o.kick()
+	return mark
+}
+
+// seat begins sending to p at s, with what was held. p.mu is held.
+func (o *outbox) seat(p *peer, s *seat) {
+	o.mu.Lock()
+	for _, b := range p.held {
+		o.head(kindSend, s.num, len(b))
+		o.copyIn(b)
+		o.debts = append(o.debts, debt{o.end, len(b), p})
+	}
+	p.at.Store(s)
+	o.mu.Unlock()
+	p.held = nil
 	o.kick()
 }
 

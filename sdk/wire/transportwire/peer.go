@@ -15,10 +15,13 @@ import (
 
 // origin is what brings peers: a listener or a dial, in one process.
 type origin struct {
-	h      transport.Handler
-	lim    transport.Limits // of Send
-	split  command.Limits
-	unsent *atomic.Int64 // of all peers together
+	listener uint64 // its number; 0: a dial
+	h        transport.Handler
+	lim      transport.Limits // of Send
+	split    command.Limits
+	unsent   *atomic.Int64 // of all peers together
+	moves    *peer         // it brings this one, from another process, to where into counts it
+	into     *origin
 	// Under link.mu.
 	peers  int
 	dialed *peer
@@ -29,12 +32,20 @@ func newOrigin(h transport.Handler, lim transport.Limits, unsent *atomic.Int64) 
 	return &origin{h: h, lim: lim, split: command.Limits{Frame: lim.Frame, Header: lim.Header}, unsent: unsent}
 }
 
+// seat is a peer's place in a process.
+type seat struct {
+	l   *link
+	num uint64 // the plugin's number
+	o   *origin
+}
+
 // peer is the host's end of a peer that the plugin has. It implements
 // [transport.Peer].
 type peer struct {
-	l   *link
-	o   *origin
-	num uint64 // the plugin's number
+	o *origin // its first one, for its limits
+	// at is where it is sent to; nil while it moves to another process. It is
+	// changed with the lock of the outbox there is, so that order is kept.
+	at atomic.Pointer[seat]
 	opened
 
 	s       transport.Session
@@ -46,8 +57,12 @@ type peer struct {
 	tell  bool  // the next Send returns cause
 	busy  bool  // the session is being called
 	lost  bool  // the process is gone; who is busy tells the session
+	home  *seat // the last one; counts it
+	held  [][]byte
+	tried bool // to move it
 
 	// The job under way, of whoever made it busy.
+	from   *seat
 	job    data.Kind
 	body   *[]byte
 	frames []command.Frame
@@ -55,6 +70,13 @@ type peer struct {
 }
 
 var _ transport.Peer = (*peer)(nil)
+
+func newPeer(s *seat, o *origin, what opened) *peer {
+	p := &peer{o: o, opened: what, home: s}
+	p.at.Store(s)
+	p.run = p.work
+	return p
+}
 
 // ID implements [transport.Peer].
 func (p *peer) ID() string { return p.id }
@@ -97,8 +119,30 @@ func (p *peer) Send(out ...command.Frame) error {
 	if n > data.MaxFrame {
 		return p.slow(n, fmt.Errorf("%w: %d bytes at once, at most %d cross to the process of a transport", transport.ErrSlow, n, data.MaxFrame))
 	}
-	p.l.out.send(p, out, n)
-	return nil
+	for {
+		if s := p.at.Load(); s != nil {
+			if s.l.out.send(p, s, out, n) {
+				return nil
+			}
+		} else if p.hold(out) {
+			return nil
+		}
+	}
+}
+
+// hold keeps what is sent while the peer moves; false when it does not any more.
+func (p *peer) hold(out []command.Frame) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at.Load() != nil {
+		return false
+	}
+	var b []byte
+	for i := range out {
+		b = out[i].Append(b)
+	}
+	p.held = append(p.held, b)
+	return true
 }
 
 func (p *peer) slow(n int, err error) error {
@@ -138,21 +182,21 @@ func (p *peer) close(cause error) bool {
 	}
 	p.mu.Unlock()
 	p.shut.Store(true)
-	if first {
-		p.l.out.put(kindClose, p.num, nil, true)
+	if s := p.at.Load(); first && s != nil { // where it moves to is told when it is there
+		s.l.out.put(kindClose, s.num, nil, true)
 	}
 	return first
 }
 
-// begin takes a job; false when there is one under way, which a plugin must wait
-// for.
-func (p *peer) begin(k data.Kind, body *[]byte) bool {
+// begin takes a job of the process of l; false when there is one under way, which a
+// plugin must wait for, or when the process has given the peer away.
+func (p *peer) begin(l *link, k data.Kind, body *[]byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.busy {
+	if p.busy || p.home.l != l {
 		return false
 	}
-	p.busy, p.job, p.body = true, k, body
+	p.busy, p.from, p.job, p.body = true, p.home, k, body
 	return true
 }
 
@@ -161,7 +205,7 @@ const keepFrames = 256
 
 // work calls the session and tells the plugin when it has returned.
 func (p *peer) work() {
-	settle := false
+	settle, l, num := false, p.from.l, p.from.num
 	switch p.job {
 	case kindOpened:
 		p.s = p.o.h.Opened(p)
@@ -169,7 +213,7 @@ func (p *peer) work() {
 		settle = p.arrived()
 	case kindClosed:
 		p.ended()
-		p.l.out.put(kindTook, p.num, nil, true)
+		l.out.put(kindTook, num, nil, true)
 		return
 	}
 	p.mu.Lock()
@@ -178,14 +222,14 @@ func (p *peer) work() {
 	p.mu.Unlock()
 	if settle {
 		// It goes with the answers that the turn of the log brings.
-		p.l.out.put(kindTook, p.num, nil, false)
+		l.out.put(kindTook, num, nil, false)
 		// Peers that have come with this one bring their frames first: one turn of
 		// the log for all of them.
 		runtime.Gosched()
 		p.o.h.Settle()
-		p.l.out.kick()
+		l.out.kick()
 	} else {
-		p.l.out.put(kindTook, p.num, nil, true)
+		l.out.put(kindTook, num, nil, true)
 	}
 	if lost {
 		p.ended()
@@ -219,12 +263,12 @@ func (p *peer) arrived() bool {
 // ended tells the session that there is no peer any more.
 func (p *peer) ended() {
 	p.mu.Lock()
-	cause := p.cause
+	cause, home := p.cause, p.home
 	p.mu.Unlock()
 	if p.s != nil {
 		p.s.Closed(cause)
 	}
-	p.l.forget(p)
+	home.l.forget(home)
 }
 
 // closed notes why the plugin says it is closed.
@@ -237,9 +281,13 @@ func (p *peer) closed(why error) {
 	p.shut.Store(true)
 }
 
-// lose is called once, when the process is gone.
-func (p *peer) lose(why error) {
+// lose is called when the process of l is gone, or the connection was lost there.
+func (p *peer) lose(l *link, why error) {
 	p.mu.Lock()
+	if p.lost || p.home.l != l {
+		p.mu.Unlock()
+		return
+	}
 	if p.cause == nil {
 		p.cause = why
 	}

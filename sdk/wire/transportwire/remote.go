@@ -145,7 +145,7 @@ func (t *remote) Serve(ctx context.Context, l transport.Listen, s transport.Serv
 		return nil, fail(err)
 	}
 	ln := &listener{t: t, num: t.last.Add(1), address: l.Address, lim: l.Limits, h: s.Frames}
-	if ln.address, err = ln.serve(ctx, link); err != nil {
+	if ln.address, err = ln.serve(ctx, link, 0); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
@@ -307,7 +307,7 @@ func (t *remote) serveAgain(l *link) {
 	for wait := time.Millisecond; ; wait = min(2*wait, lastBackoff) {
 		for _, ln := range t.toMove() {
 			ctx, cancel := context.WithTimeout(t.ctx, proxy.LastMoment)
-			err := ln.move(ctx, l)
+			err := ln.move(ctx, l, 0)
 			cancel()
 			if err != nil && wait > firstBackoff && t.ctx.Err() == nil {
 				t.set.Logger.Warn("a listener cannot serve its address again", "plugin", t.h.name, "address", ln.address, "retry_in", wait, "error", err)
@@ -319,8 +319,9 @@ func (t *remote) serveAgain(l *link) {
 	}
 }
 
-// handOver is how long a process that is replaced may send answers.
-const handOver = 250 * time.Millisecond
+// lastAnswers is how long a process that is replaced may send answers to peers that
+// did not move.
+const lastAnswers = 250 * time.Millisecond
 
 // replace moves to the process that took the place of l's. It returns the link to
 // go on with.
@@ -336,6 +337,7 @@ func (t *remote) replace(old *link) *link {
 		}
 	}
 	t.adopt(l)
+	t.handOver(old, l)
 	ctx, cancel := context.WithCancel(t.ctx)
 	var drains sync.WaitGroup
 	for _, ln := range t.toMove() {
@@ -344,7 +346,9 @@ func (t *remote) replace(old *link) *link {
 		})
 	}
 	t.serveAgain(l)
-	_ = t.sleep(handOver, old.over, nil)
+	if old.count() > 0 {
+		_ = t.sleep(lastAnswers, old.over, nil)
+	}
 	cancel()
 	drains.Wait()
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(t.ctx), proxy.LastMoment)

@@ -128,8 +128,14 @@ func (s *Server) serve(ctx context.Context, r *transportpb.ServeRequest) (string
 	if err != nil {
 		return "", err
 	}
-	ln, err := i.t.Serve(ctx, transport.Listen{Address: r.GetAddress(), Limits: fromLimits(r.GetLimits())},
-		transport.Services{Frames: &handler{i: i, origin: r.GetListener()}})
+	l := transport.Listen{Address: r.GetAddress(), Limits: fromLimits(r.GetLimits())}
+	services := transport.Services{Frames: &handler{i: i, origin: r.GetListener()}}
+	var ln transport.Listener
+	if r.GetTicket() == 0 {
+		ln, err = i.t.Serve(ctx, l, services)
+	} else {
+		ln, err = i.serveGiven(ctx, r.GetTicket(), l, services)
+	}
 	if err != nil {
 		return "", err
 	}

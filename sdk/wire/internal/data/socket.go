@@ -123,6 +123,15 @@ func Connect(ctx context.Context, what, roles string, open func(dir string) (pat
 	if path == "" {
 		return nil, fmt.Errorf("%s: %w", what, ErrNoSocket)
 	}
+	conns, err := Dial(ctx, path, nonce, roles)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the data socket of %s: %w: %w", what, plugin.ErrUnavailable, err)
+	}
+	return conns, nil
+}
+
+// Dial connects once for each role to a socket that the other end has told.
+func Dial(ctx context.Context, path string, nonce []byte, roles string) ([]net.Conn, error) {
 	var d net.Dialer
 	var conns []net.Conn
 	for i := range roles {
@@ -136,7 +145,7 @@ func Connect(ctx context.Context, what, roles string, open func(dir string) (pat
 			for _, c := range conns {
 				_ = c.Close()
 			}
-			return nil, fmt.Errorf("connect to the data socket of %s: %w: %w", what, plugin.ErrUnavailable, err)
+			return nil, err
 		}
 	}
 	return conns, nil

@@ -363,9 +363,11 @@ type ServeRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Instance uint64                 `protobuf:"varint,1,opt,name=instance,proto3" json:"instance,omitempty"`
 	// listener is the host's number for it.
-	Listener      uint64  `protobuf:"varint,2,opt,name=listener,proto3" json:"listener,omitempty"`
-	Address       string  `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
-	Limits        *Limits `protobuf:"bytes,4,opt,name=limits,proto3" json:"limits,omitempty"`
+	Listener uint64  `protobuf:"varint,2,opt,name=listener,proto3" json:"listener,omitempty"`
+	Address  string  `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	Limits   *Limits `protobuf:"bytes,4,opt,name=limits,proto3" json:"limits,omitempty"`
+	// ticket, not 0, is that of a listening socket that was given: it serves there.
+	Ticket        uint64 `protobuf:"varint,5,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -426,6 +428,13 @@ func (x *ServeRequest) GetLimits() *Limits {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *ServeRequest) GetTicket() uint64 {
+	if x != nil {
+		return x.Ticket
+	}
+	return 0
 }
 
 type ServeResponse struct {
@@ -813,6 +822,583 @@ func (x *DialResponse) GetPeer() uint64 {
 	return 0
 }
 
+type ReceiveRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Instance uint64                 `protobuf:"varint,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	// socket_dir is a directory of the host, mode 0700, for the socket.
+	SocketDir     string `protobuf:"bytes,2,opt,name=socket_dir,json=socketDir,proto3" json:"socket_dir,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReceiveRequest) Reset() {
+	*x = ReceiveRequest{}
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReceiveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReceiveRequest) ProtoMessage() {}
+
+func (x *ReceiveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReceiveRequest.ProtoReflect.Descriptor instead.
+func (*ReceiveRequest) Descriptor() ([]byte, []int) {
+	return file_hardpoint_transport_v1_transport_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReceiveRequest) GetInstance() uint64 {
+	if x != nil {
+		return x.Instance
+	}
+	return 0
+}
+
+func (x *ReceiveRequest) GetSocketDir() string {
+	if x != nil {
+		return x.SocketDir
+	}
+	return ""
+}
+
+type ReceiveResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Failure *pluginpb.Failure      `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	// socket is its path, nonce what the connection begins with.
+	Socket        string `protobuf:"bytes,2,opt,name=socket,proto3" json:"socket,omitempty"`
+	Nonce         []byte `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReceiveResponse) Reset() {
+	*x = ReceiveResponse{}
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReceiveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReceiveResponse) ProtoMessage() {}
+
+func (x *ReceiveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReceiveResponse.ProtoReflect.Descriptor instead.
+func (*ReceiveResponse) Descriptor() ([]byte, []int) {
+	return file_hardpoint_transport_v1_transport_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ReceiveResponse) GetFailure() *pluginpb.Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *ReceiveResponse) GetSocket() string {
+	if x != nil {
+		return x.Socket
+	}
+	return ""
+}
+
+func (x *ReceiveResponse) GetNonce() []byte {
+	if x != nil {
+		return x.Nonce
+	}
+	return nil
+}
+
+type HandOverRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Instance      uint64                 `protobuf:"varint,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	Socket        string                 `protobuf:"bytes,2,opt,name=socket,proto3" json:"socket,omitempty"`
+	Nonce         []byte                 `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandOverRequest) Reset() {
+	*x = HandOverRequest{}
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandOverRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandOverRequest) ProtoMessage() {}
+
+func (x *HandOverRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandOverRequest.ProtoReflect.Descriptor instead.
+func (*HandOverRequest) Descriptor() ([]byte, []int) {
+	return file_hardpoint_transport_v1_transport_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *HandOverRequest) GetInstance() uint64 {
+	if x != nil {
+		return x.Instance
+	}
+	return 0
+}
+
+func (x *HandOverRequest) GetSocket() string {
+	if x != nil {
+		return x.Socket
+	}
+	return ""
+}
+
+func (x *HandOverRequest) GetNonce() []byte {
+	if x != nil {
+		return x.Nonce
+	}
+	return nil
+}
+
+type HandOverResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Failure       *pluginpb.Failure      `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandOverResponse) Reset() {
+	*x = HandOverResponse{}
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandOverResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandOverResponse) ProtoMessage() {}
+
+func (x *HandOverResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandOverResponse.ProtoReflect.Descriptor instead.
+func (*HandOverResponse) Descriptor() ([]byte, []int) {
+	return file_hardpoint_transport_v1_transport_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *HandOverResponse) GetFailure() *pluginpb.Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+type GiveListenerRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Instance uint64                 `protobuf:"varint,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	Listener uint64                 `protobuf:"varint,2,opt,name=listener,proto3" json:"listener,omitempty"`
+	// ticket is the host's number for what is given.
+	Ticket        uint64 `protobuf:"varint,3,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GiveListenerRequest) Reset() {
+	*x = GiveListenerRequest{}
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GiveListenerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GiveListenerRequest) ProtoMessage() {}
+
+func (x *GiveListenerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GiveListenerRequest.ProtoReflect.Descriptor instead.
+func (*GiveListenerRequest) Descriptor() ([]byte, []int) {
+	return file_hardpoint_transport_v1_transport_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *GiveListenerRequest) GetInstance() uint64 {
+	if x != nil {
+		return x.Instance
+	}
+	return 0
+}
+
+func (x *GiveListenerRequest) GetListener() uint64 {
+	if x != nil {
+		return x.Listener
+	}
+	return 0
+}
+
+func (x *GiveListenerRequest) GetTicket() uint64 {
+	if x != nil {
+		return x.Ticket
+	}
+	return 0
+}
+
+type GiveListenerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Failure       *pluginpb.Failure      `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GiveListenerResponse) Reset() {
+	*x = GiveListenerResponse{}
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GiveListenerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GiveListenerResponse) ProtoMessage() {}
+
+func (x *GiveListenerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GiveListenerResponse.ProtoReflect.Descriptor instead.
+func (*GiveListenerResponse) Descriptor() ([]byte, []int) {
+	return file_hardpoint_transport_v1_transport_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *GiveListenerResponse) GetFailure() *pluginpb.Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+type GivePeerRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Instance uint64                 `protobuf:"varint,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	// peer is the plugin's number for it.
+	Peer   uint64 `protobuf:"varint,2,opt,name=peer,proto3" json:"peer,omitempty"`
+	Ticket uint64 `protobuf:"varint,3,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	// mark: what was sent to the peer comes before it.
+	Mark          uint64 `protobuf:"varint,4,opt,name=mark,proto3" json:"mark,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GivePeerRequest) Reset() {
+	*x = GivePeerRequest{}
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GivePeerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GivePeerRequest) ProtoMessage() {}
+
+func (x *GivePeerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GivePeerRequest.ProtoReflect.Descriptor instead.
+func (*GivePeerRequest) Descriptor() ([]byte, []int) {
+	return file_hardpoint_transport_v1_transport_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *GivePeerRequest) GetInstance() uint64 {
+	if x != nil {
+		return x.Instance
+	}
+	return 0
+}
+
+func (x *GivePeerRequest) GetPeer() uint64 {
+	if x != nil {
+		return x.Peer
+	}
+	return 0
+}
+
+func (x *GivePeerRequest) GetTicket() uint64 {
+	if x != nil {
+		return x.Ticket
+	}
+	return 0
+}
+
+func (x *GivePeerRequest) GetMark() uint64 {
+	if x != nil {
+		return x.Mark
+	}
+	return 0
+}
+
+type GivePeerResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Failure *pluginpb.Failure      `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	// read is what was read of a frame that is not whole.
+	Read          []byte `protobuf:"bytes,2,opt,name=read,proto3" json:"read,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GivePeerResponse) Reset() {
+	*x = GivePeerResponse{}
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GivePeerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GivePeerResponse) ProtoMessage() {}
+
+func (x *GivePeerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GivePeerResponse.ProtoReflect.Descriptor instead.
+func (*GivePeerResponse) Descriptor() ([]byte, []int) {
+	return file_hardpoint_transport_v1_transport_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *GivePeerResponse) GetFailure() *pluginpb.Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *GivePeerResponse) GetRead() []byte {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+type TakePeerRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Instance uint64                 `protobuf:"varint,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	Ticket   uint64                 `protobuf:"varint,2,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	// listener is the one that the peer belongs to, 0 for one that was dialled.
+	Listener uint64 `protobuf:"varint,3,opt,name=listener,proto3" json:"listener,omitempty"`
+	// limits are those of a dialled one.
+	Limits *Limits `protobuf:"bytes,4,opt,name=limits,proto3" json:"limits,omitempty"`
+	// taken is the host's number under which the peer is opened.
+	Taken         uint64 `protobuf:"varint,5,opt,name=taken,proto3" json:"taken,omitempty"`
+	Read          []byte `protobuf:"bytes,6,opt,name=read,proto3" json:"read,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakePeerRequest) Reset() {
+	*x = TakePeerRequest{}
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakePeerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakePeerRequest) ProtoMessage() {}
+
+func (x *TakePeerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakePeerRequest.ProtoReflect.Descriptor instead.
+func (*TakePeerRequest) Descriptor() ([]byte, []int) {
+	return file_hardpoint_transport_v1_transport_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *TakePeerRequest) GetInstance() uint64 {
+	if x != nil {
+		return x.Instance
+	}
+	return 0
+}
+
+func (x *TakePeerRequest) GetTicket() uint64 {
+	if x != nil {
+		return x.Ticket
+	}
+	return 0
+}
+
+func (x *TakePeerRequest) GetListener() uint64 {
+	if x != nil {
+		return x.Listener
+	}
+	return 0
+}
+
+func (x *TakePeerRequest) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *TakePeerRequest) GetTaken() uint64 {
+	if x != nil {
+		return x.Taken
+	}
+	return 0
+}
+
+func (x *TakePeerRequest) GetRead() []byte {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+type TakePeerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Failure       *pluginpb.Failure      `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakePeerResponse) Reset() {
+	*x = TakePeerResponse{}
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakePeerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakePeerResponse) ProtoMessage() {}
+
+func (x *TakePeerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakePeerResponse.ProtoReflect.Descriptor instead.
+func (*TakePeerResponse) Descriptor() ([]byte, []int) {
+	return file_hardpoint_transport_v1_transport_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *TakePeerResponse) GetFailure() *pluginpb.Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
 type ShutdownRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Instance      uint64                 `protobuf:"varint,1,opt,name=instance,proto3" json:"instance,omitempty"`
@@ -823,7 +1409,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[13]
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -835,7 +1421,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[13]
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +1434,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_hardpoint_transport_v1_transport_proto_rawDescGZIP(), []int{13}
+	return file_hardpoint_transport_v1_transport_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ShutdownRequest) GetInstance() uint64 {
@@ -874,7 +1460,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[14]
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -886,7 +1472,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[14]
+	mi := &file_hardpoint_transport_v1_transport_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -899,7 +1485,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_hardpoint_transport_v1_transport_proto_rawDescGZIP(), []int{14}
+	return file_hardpoint_transport_v1_transport_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ShutdownResponse) GetFailure() *pluginpb.Failure {
@@ -940,12 +1526,13 @@ const file_hardpoint_transport_v1_transport_proto_rawDesc = "" +
 	"totalBytes\x12\x1d\n" +
 	"\n" +
 	"read_bytes\x18\x06 \x01(\x03R\treadBytes\x12\x12\n" +
-	"\x04idle\x18\a \x01(\x03R\x04idle\"\x98\x01\n" +
+	"\x04idle\x18\a \x01(\x03R\x04idle\"\xb0\x01\n" +
 	"\fServeRequest\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\x04R\binstance\x12\x1a\n" +
 	"\blistener\x18\x02 \x01(\x04R\blistener\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x126\n" +
-	"\x06limits\x18\x04 \x01(\v2\x1e.hardpoint.transport.v1.LimitsR\x06limits\"a\n" +
+	"\x06limits\x18\x04 \x01(\v2\x1e.hardpoint.transport.v1.LimitsR\x06limits\x12\x16\n" +
+	"\x06ticket\x18\x05 \x01(\x04R\x06ticket\"a\n" +
 	"\rServeResponse\x126\n" +
 	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\"Z\n" +
@@ -968,19 +1555,61 @@ const file_hardpoint_transport_v1_transport_proto_rawDesc = "" +
 	"\x06limits\x18\x04 \x01(\v2\x1e.hardpoint.transport.v1.LimitsR\x06limits\"Z\n" +
 	"\fDialResponse\x126\n" +
 	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\x12\x12\n" +
-	"\x04peer\x18\x02 \x01(\x04R\x04peer\"A\n" +
+	"\x04peer\x18\x02 \x01(\x04R\x04peer\"K\n" +
+	"\x0eReceiveRequest\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\x04R\binstance\x12\x1d\n" +
+	"\n" +
+	"socket_dir\x18\x02 \x01(\tR\tsocketDir\"w\n" +
+	"\x0fReceiveResponse\x126\n" +
+	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\x12\x16\n" +
+	"\x06socket\x18\x02 \x01(\tR\x06socket\x12\x14\n" +
+	"\x05nonce\x18\x03 \x01(\fR\x05nonce\"[\n" +
+	"\x0fHandOverRequest\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\x04R\binstance\x12\x16\n" +
+	"\x06socket\x18\x02 \x01(\tR\x06socket\x12\x14\n" +
+	"\x05nonce\x18\x03 \x01(\fR\x05nonce\"J\n" +
+	"\x10HandOverResponse\x126\n" +
+	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\"e\n" +
+	"\x13GiveListenerRequest\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\x04R\binstance\x12\x1a\n" +
+	"\blistener\x18\x02 \x01(\x04R\blistener\x12\x16\n" +
+	"\x06ticket\x18\x03 \x01(\x04R\x06ticket\"N\n" +
+	"\x14GiveListenerResponse\x126\n" +
+	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\"m\n" +
+	"\x0fGivePeerRequest\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\x04R\binstance\x12\x12\n" +
+	"\x04peer\x18\x02 \x01(\x04R\x04peer\x12\x16\n" +
+	"\x06ticket\x18\x03 \x01(\x04R\x06ticket\x12\x12\n" +
+	"\x04mark\x18\x04 \x01(\x04R\x04mark\"^\n" +
+	"\x10GivePeerResponse\x126\n" +
+	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\x12\x12\n" +
+	"\x04read\x18\x02 \x01(\fR\x04read\"\xc3\x01\n" +
+	"\x0fTakePeerRequest\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\x04R\binstance\x12\x16\n" +
+	"\x06ticket\x18\x02 \x01(\x04R\x06ticket\x12\x1a\n" +
+	"\blistener\x18\x03 \x01(\x04R\blistener\x126\n" +
+	"\x06limits\x18\x04 \x01(\v2\x1e.hardpoint.transport.v1.LimitsR\x06limits\x12\x14\n" +
+	"\x05taken\x18\x05 \x01(\x04R\x05taken\x12\x12\n" +
+	"\x04read\x18\x06 \x01(\fR\x04read\"J\n" +
+	"\x10TakePeerResponse\x126\n" +
+	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\"A\n" +
 	"\x0fShutdownRequest\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\x04R\binstance\x12\x12\n" +
 	"\x04mark\x18\x02 \x01(\x04R\x04mark\"J\n" +
 	"\x10ShutdownResponse\x126\n" +
-	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure2\x80\x05\n" +
+	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure2\xe4\b\n" +
 	"\tTransport\x12Q\n" +
 	"\x04Open\x12#.hardpoint.transport.v1.OpenRequest\x1a$.hardpoint.transport.v1.OpenResponse\x12T\n" +
 	"\x05Start\x12$.hardpoint.transport.v1.StartRequest\x1a%.hardpoint.transport.v1.StartResponse\x12T\n" +
 	"\x05Serve\x12$.hardpoint.transport.v1.ServeRequest\x1a%.hardpoint.transport.v1.ServeResponse\x12T\n" +
 	"\x05Drain\x12$.hardpoint.transport.v1.DrainRequest\x1a%.hardpoint.transport.v1.DrainResponse\x12l\n" +
 	"\rCloseListener\x12,.hardpoint.transport.v1.CloseListenerRequest\x1a-.hardpoint.transport.v1.CloseListenerResponse\x12Q\n" +
-	"\x04Dial\x12#.hardpoint.transport.v1.DialRequest\x1a$.hardpoint.transport.v1.DialResponse\x12]\n" +
+	"\x04Dial\x12#.hardpoint.transport.v1.DialRequest\x1a$.hardpoint.transport.v1.DialResponse\x12Z\n" +
+	"\aReceive\x12&.hardpoint.transport.v1.ReceiveRequest\x1a'.hardpoint.transport.v1.ReceiveResponse\x12]\n" +
+	"\bHandOver\x12'.hardpoint.transport.v1.HandOverRequest\x1a(.hardpoint.transport.v1.HandOverResponse\x12i\n" +
+	"\fGiveListener\x12+.hardpoint.transport.v1.GiveListenerRequest\x1a,.hardpoint.transport.v1.GiveListenerResponse\x12]\n" +
+	"\bGivePeer\x12'.hardpoint.transport.v1.GivePeerRequest\x1a(.hardpoint.transport.v1.GivePeerResponse\x12]\n" +
+	"\bTakePeer\x12'.hardpoint.transport.v1.TakePeerRequest\x1a(.hardpoint.transport.v1.TakePeerResponse\x12]\n" +
 	"\bShutdown\x12'.hardpoint.transport.v1.ShutdownRequest\x1a(.hardpoint.transport.v1.ShutdownResponseBQZOgithub.com/hardpointmq/hardpoint/sdk/wire/transportwire/transportpb;transportpbb\x06proto3"
 
 var (
@@ -995,7 +1624,7 @@ func file_hardpoint_transport_v1_transport_proto_rawDescGZIP() []byte {
 	return file_hardpoint_transport_v1_transport_proto_rawDescData
 }
 
-var file_hardpoint_transport_v1_transport_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_hardpoint_transport_v1_transport_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_hardpoint_transport_v1_transport_proto_goTypes = []any{
 	(*OpenRequest)(nil),           // 0: hardpoint.transport.v1.OpenRequest
 	(*OpenResponse)(nil),          // 1: hardpoint.transport.v1.OpenResponse
@@ -1010,41 +1639,67 @@ var file_hardpoint_transport_v1_transport_proto_goTypes = []any{
 	(*CloseListenerResponse)(nil), // 10: hardpoint.transport.v1.CloseListenerResponse
 	(*DialRequest)(nil),           // 11: hardpoint.transport.v1.DialRequest
 	(*DialResponse)(nil),          // 12: hardpoint.transport.v1.DialResponse
-	(*ShutdownRequest)(nil),       // 13: hardpoint.transport.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),      // 14: hardpoint.transport.v1.ShutdownResponse
-	(*pluginpb.Settings)(nil),     // 15: hardpoint.plugin.v1.Settings
-	(*pluginpb.Failure)(nil),      // 16: hardpoint.plugin.v1.Failure
+	(*ReceiveRequest)(nil),        // 13: hardpoint.transport.v1.ReceiveRequest
+	(*ReceiveResponse)(nil),       // 14: hardpoint.transport.v1.ReceiveResponse
+	(*HandOverRequest)(nil),       // 15: hardpoint.transport.v1.HandOverRequest
+	(*HandOverResponse)(nil),      // 16: hardpoint.transport.v1.HandOverResponse
+	(*GiveListenerRequest)(nil),   // 17: hardpoint.transport.v1.GiveListenerRequest
+	(*GiveListenerResponse)(nil),  // 18: hardpoint.transport.v1.GiveListenerResponse
+	(*GivePeerRequest)(nil),       // 19: hardpoint.transport.v1.GivePeerRequest
+	(*GivePeerResponse)(nil),      // 20: hardpoint.transport.v1.GivePeerResponse
+	(*TakePeerRequest)(nil),       // 21: hardpoint.transport.v1.TakePeerRequest
+	(*TakePeerResponse)(nil),      // 22: hardpoint.transport.v1.TakePeerResponse
+	(*ShutdownRequest)(nil),       // 23: hardpoint.transport.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),      // 24: hardpoint.transport.v1.ShutdownResponse
+	(*pluginpb.Settings)(nil),     // 25: hardpoint.plugin.v1.Settings
+	(*pluginpb.Failure)(nil),      // 26: hardpoint.plugin.v1.Failure
 }
 var file_hardpoint_transport_v1_transport_proto_depIdxs = []int32{
-	15, // 0: hardpoint.transport.v1.OpenRequest.settings:type_name -> hardpoint.plugin.v1.Settings
-	16, // 1: hardpoint.transport.v1.OpenResponse.failure:type_name -> hardpoint.plugin.v1.Failure
-	16, // 2: hardpoint.transport.v1.StartResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	25, // 0: hardpoint.transport.v1.OpenRequest.settings:type_name -> hardpoint.plugin.v1.Settings
+	26, // 1: hardpoint.transport.v1.OpenResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	26, // 2: hardpoint.transport.v1.StartResponse.failure:type_name -> hardpoint.plugin.v1.Failure
 	4,  // 3: hardpoint.transport.v1.ServeRequest.limits:type_name -> hardpoint.transport.v1.Limits
-	16, // 4: hardpoint.transport.v1.ServeResponse.failure:type_name -> hardpoint.plugin.v1.Failure
-	16, // 5: hardpoint.transport.v1.DrainResponse.failure:type_name -> hardpoint.plugin.v1.Failure
-	16, // 6: hardpoint.transport.v1.CloseListenerResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	26, // 4: hardpoint.transport.v1.ServeResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	26, // 5: hardpoint.transport.v1.DrainResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	26, // 6: hardpoint.transport.v1.CloseListenerResponse.failure:type_name -> hardpoint.plugin.v1.Failure
 	4,  // 7: hardpoint.transport.v1.DialRequest.limits:type_name -> hardpoint.transport.v1.Limits
-	16, // 8: hardpoint.transport.v1.DialResponse.failure:type_name -> hardpoint.plugin.v1.Failure
-	16, // 9: hardpoint.transport.v1.ShutdownResponse.failure:type_name -> hardpoint.plugin.v1.Failure
-	0,  // 10: hardpoint.transport.v1.Transport.Open:input_type -> hardpoint.transport.v1.OpenRequest
-	2,  // 11: hardpoint.transport.v1.Transport.Start:input_type -> hardpoint.transport.v1.StartRequest
-	5,  // 12: hardpoint.transport.v1.Transport.Serve:input_type -> hardpoint.transport.v1.ServeRequest
-	7,  // 13: hardpoint.transport.v1.Transport.Drain:input_type -> hardpoint.transport.v1.DrainRequest
-	9,  // 14: hardpoint.transport.v1.Transport.CloseListener:input_type -> hardpoint.transport.v1.CloseListenerRequest
-	11, // 15: hardpoint.transport.v1.Transport.Dial:input_type -> hardpoint.transport.v1.DialRequest
-	13, // 16: hardpoint.transport.v1.Transport.Shutdown:input_type -> hardpoint.transport.v1.ShutdownRequest
-	1,  // 17: hardpoint.transport.v1.Transport.Open:output_type -> hardpoint.transport.v1.OpenResponse
-	3,  // 18: hardpoint.transport.v1.Transport.Start:output_type -> hardpoint.transport.v1.StartResponse
-	6,  // 19: hardpoint.transport.v1.Transport.Serve:output_type -> hardpoint.transport.v1.ServeResponse
-	8,  // 20: hardpoint.transport.v1.Transport.Drain:output_type -> hardpoint.transport.v1.DrainResponse
-	10, // 21: hardpoint.transport.v1.Transport.CloseListener:output_type -> hardpoint.transport.v1.CloseListenerResponse
-	12, // 22: hardpoint.transport.v1.Transport.Dial:output_type -> hardpoint.transport.v1.DialResponse
-	14, // 23: hardpoint.transport.v1.Transport.Shutdown:output_type -> hardpoint.transport.v1.ShutdownResponse
-	17, // [17:24] is the sub-list for method output_type
-	10, // [10:17] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	26, // 8: hardpoint.transport.v1.DialResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	26, // 9: hardpoint.transport.v1.ReceiveResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	26, // 10: hardpoint.transport.v1.HandOverResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	26, // 11: hardpoint.transport.v1.GiveListenerResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	26, // 12: hardpoint.transport.v1.GivePeerResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	4,  // 13: hardpoint.transport.v1.TakePeerRequest.limits:type_name -> hardpoint.transport.v1.Limits
+	26, // 14: hardpoint.transport.v1.TakePeerResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	26, // 15: hardpoint.transport.v1.ShutdownResponse.failure:type_name -> hardpoint.plugin.v1.Failure
+	0,  // 16: hardpoint.transport.v1.Transport.Open:input_type -> hardpoint.transport.v1.OpenRequest
+	2,  // 17: hardpoint.transport.v1.Transport.Start:input_type -> hardpoint.transport.v1.StartRequest
+	5,  // 18: hardpoint.transport.v1.Transport.Serve:input_type -> hardpoint.transport.v1.ServeRequest
+	7,  // 19: hardpoint.transport.v1.Transport.Drain:input_type -> hardpoint.transport.v1.DrainRequest
+	9,  // 20: hardpoint.transport.v1.Transport.CloseListener:input_type -> hardpoint.transport.v1.CloseListenerRequest
+	11, // 21: hardpoint.transport.v1.Transport.Dial:input_type -> hardpoint.transport.v1.DialRequest
+	13, // 22: hardpoint.transport.v1.Transport.Receive:input_type -> hardpoint.transport.v1.ReceiveRequest
+	15, // 23: hardpoint.transport.v1.Transport.HandOver:input_type -> hardpoint.transport.v1.HandOverRequest
+	17, // 24: hardpoint.transport.v1.Transport.GiveListener:input_type -> hardpoint.transport.v1.GiveListenerRequest
+	19, // 25: hardpoint.transport.v1.Transport.GivePeer:input_type -> hardpoint.transport.v1.GivePeerRequest
+	21, // 26: hardpoint.transport.v1.Transport.TakePeer:input_type -> hardpoint.transport.v1.TakePeerRequest
+	23, // 27: hardpoint.transport.v1.Transport.Shutdown:input_type -> hardpoint.transport.v1.ShutdownRequest
+	1,  // 28: hardpoint.transport.v1.Transport.Open:output_type -> hardpoint.transport.v1.OpenResponse
+	3,  // 29: hardpoint.transport.v1.Transport.Start:output_type -> hardpoint.transport.v1.StartResponse
+	6,  // 30: hardpoint.transport.v1.Transport.Serve:output_type -> hardpoint.transport.v1.ServeResponse
+	8,  // 31: hardpoint.transport.v1.Transport.Drain:output_type -> hardpoint.transport.v1.DrainResponse
+	10, // 32: hardpoint.transport.v1.Transport.CloseListener:output_type -> hardpoint.transport.v1.CloseListenerResponse
+	12, // 33: hardpoint.transport.v1.Transport.Dial:output_type -> hardpoint.transport.v1.DialResponse
+	14, // 34: hardpoint.transport.v1.Transport.Receive:output_type -> hardpoint.transport.v1.ReceiveResponse
+	16, // 35: hardpoint.transport.v1.Transport.HandOver:output_type -> hardpoint.transport.v1.HandOverResponse
+	18, // 36: hardpoint.transport.v1.Transport.GiveListener:output_type -> hardpoint.transport.v1.GiveListenerResponse
+	20, // 37: hardpoint.transport.v1.Transport.GivePeer:output_type -> hardpoint.transport.v1.GivePeerResponse
+	22, // 38: hardpoint.transport.v1.Transport.TakePeer:output_type -> hardpoint.transport.v1.TakePeerResponse
+	24, // 39: hardpoint.transport.v1.Transport.Shutdown:output_type -> hardpoint.transport.v1.ShutdownResponse
+	28, // [28:40] is the sub-list for method output_type
+	16, // [16:28] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_hardpoint_transport_v1_transport_proto_init() }
@@ -1058,7 +1713,7 @@ func file_hardpoint_transport_v1_transport_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hardpoint_transport_v1_transport_proto_rawDesc), len(file_hardpoint_transport_v1_transport_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,6 +32,11 @@ const (
 	Transport_Drain_FullMethodName         = "/hardpoint.transport.v1.Transport/Drain"
 	Transport_CloseListener_FullMethodName = "/hardpoint.transport.v1.Transport/CloseListener"
 	Transport_Dial_FullMethodName          = "/hardpoint.transport.v1.Transport/Dial"
+	Transport_Receive_FullMethodName       = "/hardpoint.transport.v1.Transport/Receive"
+	Transport_HandOver_FullMethodName      = "/hardpoint.transport.v1.Transport/HandOver"
+	Transport_GiveListener_FullMethodName  = "/hardpoint.transport.v1.Transport/GiveListener"
+	Transport_GivePeer_FullMethodName      = "/hardpoint.transport.v1.Transport/GivePeer"
+	Transport_TakePeer_FullMethodName      = "/hardpoint.transport.v1.Transport/TakePeer"
 	Transport_Shutdown_FullMethodName      = "/hardpoint.transport.v1.Transport/Shutdown"
 )
 
@@ -54,6 +59,18 @@ type TransportClient interface {
 	CloseListener(ctx context.Context, in *CloseListenerRequest, opts ...grpc.CallOption) (*CloseListenerResponse, error)
 	// Dial is the facet Dialer's.
 	Dial(ctx context.Context, in *DialRequest, opts ...grpc.CallOption) (*DialResponse, error)
+	// Receive opens a socket at which an instance takes over what another process
+	// gives to it, and HandOver connects an instance with the one of another process.
+	// These and the next three are the facet Mover's.
+	Receive(ctx context.Context, in *ReceiveRequest, opts ...grpc.CallOption) (*ReceiveResponse, error)
+	HandOver(ctx context.Context, in *HandOverRequest, opts ...grpc.CallOption) (*HandOverResponse, error)
+	// GiveListener passes a listening socket on, GivePeer a connection. The file goes
+	// to the process that HandOver named, with the ticket.
+	GiveListener(ctx context.Context, in *GiveListenerRequest, opts ...grpc.CallOption) (*GiveListenerResponse, error)
+	GivePeer(ctx context.Context, in *GivePeerRequest, opts ...grpc.CallOption) (*GivePeerResponse, error)
+	// TakePeer goes on with a connection that was given. It opens a peer, as Dial
+	// does.
+	TakePeer(ctx context.Context, in *TakePeerRequest, opts ...grpc.CallOption) (*TakePeerResponse, error)
 	// Shutdown stops an instance, started or not, and forgets it. Unknown ones
 	// are no error.
 	Shutdown(ctx context.Context, in *ShutdownRequest, opts ...grpc.CallOption) (*ShutdownResponse, error)
@@ -127,6 +144,56 @@ func (c *transportClient) Dial(ctx context.Context, in *DialRequest, opts ...grp
 	return out, nil
 }
 
+func (c *transportClient) Receive(ctx context.Context, in *ReceiveRequest, opts ...grpc.CallOption) (*ReceiveResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReceiveResponse)
+	err := c.cc.Invoke(ctx, Transport_Receive_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *transportClient) HandOver(ctx context.Context, in *HandOverRequest, opts ...grpc.CallOption) (*HandOverResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HandOverResponse)
+	err := c.cc.Invoke(ctx, Transport_HandOver_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *transportClient) GiveListener(ctx context.Context, in *GiveListenerRequest, opts ...grpc.CallOption) (*GiveListenerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GiveListenerResponse)
+	err := c.cc.Invoke(ctx, Transport_GiveListener_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *transportClient) GivePeer(ctx context.Context, in *GivePeerRequest, opts ...grpc.CallOption) (*GivePeerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GivePeerResponse)
+	err := c.cc.Invoke(ctx, Transport_GivePeer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *transportClient) TakePeer(ctx context.Context, in *TakePeerRequest, opts ...grpc.CallOption) (*TakePeerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TakePeerResponse)
+	err := c.cc.Invoke(ctx, Transport_TakePeer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *transportClient) Shutdown(ctx context.Context, in *ShutdownRequest, opts ...grpc.CallOption) (*ShutdownResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ShutdownResponse)
@@ -156,6 +223,18 @@ type TransportServer interface {
 	CloseListener(context.Context, *CloseListenerRequest) (*CloseListenerResponse, error)
 	// Dial is the facet Dialer's.
 	Dial(context.Context, *DialRequest) (*DialResponse, error)
+	// Receive opens a socket at which an instance takes over what another process
+	// gives to it, and HandOver connects an instance with the one of another process.
+	// These and the next three are the facet Mover's.
+	Receive(context.Context, *ReceiveRequest) (*ReceiveResponse, error)
+	HandOver(context.Context, *HandOverRequest) (*HandOverResponse, error)
+	// GiveListener passes a listening socket on, GivePeer a connection. The file goes
+	// to the process that HandOver named, with the ticket.
+	GiveListener(context.Context, *GiveListenerRequest) (*GiveListenerResponse, error)
+	GivePeer(context.Context, *GivePeerRequest) (*GivePeerResponse, error)
+	// TakePeer goes on with a connection that was given. It opens a peer, as Dial
+	// does.
+	TakePeer(context.Context, *TakePeerRequest) (*TakePeerResponse, error)
 	// Shutdown stops an instance, started or not, and forgets it. Unknown ones
 	// are no error.
 	Shutdown(context.Context, *ShutdownRequest) (*ShutdownResponse, error)
@@ -186,6 +265,21 @@ func (UnimplementedTransportServer) CloseListener(context.Context, *CloseListene
 }
 func (UnimplementedTransportServer) Dial(context.Context, *DialRequest) (*DialResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Dial not implemented")
+}
+func (UnimplementedTransportServer) Receive(context.Context, *ReceiveRequest) (*ReceiveResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Receive not implemented")
+}
+func (UnimplementedTransportServer) HandOver(context.Context, *HandOverRequest) (*HandOverResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method HandOver not implemented")
+}
+func (UnimplementedTransportServer) GiveListener(context.Context, *GiveListenerRequest) (*GiveListenerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GiveListener not implemented")
+}
+func (UnimplementedTransportServer) GivePeer(context.Context, *GivePeerRequest) (*GivePeerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GivePeer not implemented")
+}
+func (UnimplementedTransportServer) TakePeer(context.Context, *TakePeerRequest) (*TakePeerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TakePeer not implemented")
 }
 func (UnimplementedTransportServer) Shutdown(context.Context, *ShutdownRequest) (*ShutdownResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Shutdown not implemented")
@@ -319,6 +413,96 @@ func _Transport_Dial_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Transport_Receive_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReceiveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TransportServer).Receive(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Transport_Receive_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TransportServer).Receive(ctx, req.(*ReceiveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Transport_HandOver_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HandOverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TransportServer).HandOver(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Transport_HandOver_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TransportServer).HandOver(ctx, req.(*HandOverRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Transport_GiveListener_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GiveListenerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TransportServer).GiveListener(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Transport_GiveListener_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TransportServer).GiveListener(ctx, req.(*GiveListenerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Transport_GivePeer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GivePeerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TransportServer).GivePeer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Transport_GivePeer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TransportServer).GivePeer(ctx, req.(*GivePeerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Transport_TakePeer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TakePeerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TransportServer).TakePeer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Transport_TakePeer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TransportServer).TakePeer(ctx, req.(*TakePeerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Transport_Shutdown_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ShutdownRequest)
 	if err := dec(in); err != nil {
@@ -367,6 +551,26 @@ var Transport_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Dial",
 			Handler:    _Transport_Dial_Handler,
+		},
+		{
+			MethodName: "Receive",
+			Handler:    _Transport_Receive_Handler,
+		},
+		{
+			MethodName: "HandOver",
+			Handler:    _Transport_HandOver_Handler,
+		},
+		{
+			MethodName: "GiveListener",
+			Handler:    _Transport_GiveListener_Handler,
+		},
+		{
+			MethodName: "GivePeer",
+			Handler:    _Transport_GivePeer_Handler,
+		},
+		{
+			MethodName: "TakePeer",
+			Handler:    _Transport_TakePeer_Handler,
 		},
 		{
 			MethodName: "Shutdown",
