@@ -26,16 +26,6 @@ func (s *server) hangup(t *testing.T, says string) {
 	require.Eventually(t, func() bool { return strings.Count(s.text(), says) > n }, patience, 10*time.Millisecond, "%s: %s", says, s.text())
 }
 
-// upgraded is hangup for a transport that is replaced: the broker has to register
-// anew with its name server, since the connection ended with the old process.
-func (s *server) upgraded(t *testing.T, says string) {
-	t.Helper()
-	const registered = `"broker registered"`
-	n := strings.Count(s.text(), registered)
-	s.hangup(t, says)
-	require.Eventually(t, func() bool { return strings.Count(s.text(), registered) > n }, patience, 10*time.Millisecond, "%s", s.text())
-}
-
 // oneChildBut waits until the one child is another one.
 func (s *server) oneChildBut(t *testing.T, old int) (pid int) {
 	t.Helper()
@@ -77,7 +67,7 @@ func TestHangupReplacesPrograms(t *testing.T) {
 	s := standalone(t, t.TempDir(), "--config", file)
 	first := s.oneChildBut(t, 0)
 	s.more(t)
-	s.upgraded(t, "the program of a plugin is replaced")
+	s.hangup(t, "the program of a plugin is replaced")
 	second := s.oneChildBut(t, first)
 	s.more(t)
 
@@ -122,10 +112,11 @@ func TestHangupReplacesOwnProcesses(t *testing.T) {
 	first := s.oneChildBut(t, 0)
 	s.more(t)
 	install(program)
-	s.upgraded(t, `"the program of a plugin is replaced","plugin":"transport.remoting"`)
+	s.hangup(t, `"the program of a plugin is replaced","plugin":"transport.remoting"`)
 	require.Contains(t, s.text(), `"the program of a plugin is replaced","plugin":"allocate.circle"`)
 	s.more(t)
 	require.Eventually(t, func() bool { return !hosttest.Running(first) }, patience, 10*time.Millisecond)
+	require.NotContains(t, s.text(), `"broker removed"`, "its connection to the name server goes on")
 
 	install([]byte("#!/bin/sh\necho half of it was copied >&2\nexit 3\n"))
 	s.hangup(t, `"the program of a plugin is not replaced, the old one goes on","plugin":"transport.remoting"`)

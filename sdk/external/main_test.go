@@ -37,6 +37,8 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 	case "serve":
 		serve.Main(plugins())
+	case "unmoving":
+		serve.Main(serve.Transport(unmoving()))
 	case "stores":
 		serve.Main(serve.Storage(memory.NewFactory()))
 	case "noisy":

@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,6 +24,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/transport/transporttest"
+	"github.com/hardpointmq/hardpoint/internal/hosttest"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
 	"github.com/hardpointmq/hardpoint/plugins/transport/inproc"
 	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
@@ -302,7 +305,7 @@ func TestTransportTLS(t *testing.T) {
 
 // tenTimes replaces the program of a transport ten times while clients are at
 // work.
-func tenTimes(t *testing.T, up *external.Replacer, work func(client int) error) {
+func tenTimes(t *testing.T, up *external.Replacer, role string, work func(client int) error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -322,7 +325,7 @@ func tenTimes(t *testing.T, up *external.Replacer, work func(client int) error) 
 	seen := map[int]bool{}
 	for range 10 {
 		before := children(t)
-		require.NoError(t, up.Replace(t.Context(), command(t, "serve")))
+		require.NoError(t, up.Replace(t.Context(), command(t, role)))
 		require.Eventually(t, func() bool {
 			now := children(t)
 			return len(now) == 1 && now[0] != before[0]
@@ -336,20 +339,103 @@ func tenTimes(t *testing.T, up *external.Replacer, work func(client int) error) 
 	require.Len(t, seen, 10)
 }
 
-// TestTransportReplaced: ten new versions of a transport under load. No send
-// fails of clients that try three times.
+// unmoving is a transport without the facet Mover.
+func unmoving() transport.Factory {
+	f := remoting.NewFactory()
+	return plugin.NewRawFactory(f.Name(),
+		func(ctx context.Context, raw plugin.Raw) (plugin.Description, error) {
+			d, err := f.Describe(ctx, raw)
+			d.Facets = []string{transport.FacetDialer}
+			return d, err
+		},
+		func(ctx context.Context, p transport.Params, raw plugin.Raw) (transport.Transport, error) {
+			t, err := f.Build(ctx, p, raw)
+			return stays{t}, err
+		})
+}
+
+type stays struct{ transport.Transport }
+
+func (s stays) Capabilities() transport.Capabilities {
+	return transport.Capabilities{Dialer: s.Transport.Capabilities().Dialer}
+}
+
+// TestTransportReplaced: ten new versions of a transport under load. Its clients
+// do not notice: they keep their connections, at both ends of them, and each request
+// is answered at once.
 func TestTransportReplaced(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		hosttest.Refused(t, "the connections of a process do not move on Windows")
+	}
 	var up external.Replacer
 	tr := startTransport(t, external.Transport(remoting.Name, command(t, "serve"), external.Options{Linger: -1, Replacer: &up}))
+	e, ln := serveEcho(t, tr, "127.0.0.1:0")
+	clients := make([]client, 4)
+	for i := range clients {
+		clients[i].address = ln.Address()
+		require.NoError(t, clients[i].ask(10))
+	}
+	dialled := newEcho()
+	own, err := tr.Capabilities().Dialer.Dial(t.Context(), ln.Address(), transport.Limits{}, nil, dialled)
+	require.NoError(t, err)
+	open := len(e.opened)
+	tenTimes(t, &up, "serve", func(i int) error {
+		c := &clients[i]
+		if c.conn == nil {
+			return errors.New("the connection ended")
+		}
+		return c.ask(100 + int(c.seq)*i%3000)
+	})
+	require.Len(t, e.opened, open, "somebody connected anew")
+	require.Empty(t, e.closed)
+	require.Empty(t, dialled.closed)
+	require.NoError(t, own.Send(frames.Frame{Raw: frames.AppendResponse(nil, frames.JSON, 0, 1, "", 0)}))
+	require.NoError(t, own.Close())
+	<-dialled.closed
+	<-e.closed
+	for i := range clients {
+		clients[i].close()
+		require.ErrorIs(t, <-e.closed, io.EOF)
+	}
+	require.NoError(t, ln.Close())
+	_, err = net.Dial("tcp", ln.Address())
+	require.Error(t, err, "no process has the port any more")
+}
+
+// TestTransportTakenOver is the same with a transport whose connections do not
+// move: no send fails of clients that try three times.
+func TestTransportTakenOver(t *testing.T) {
+	var up external.Replacer
+	tr := startTransport(t, external.Transport(remoting.Name, command(t, "unmoving"), external.Options{Linger: -1, Replacer: &up}))
 	_, ln := serveEcho(t, tr, "127.0.0.1:0")
 	clients := make([]client, 4)
-	tenTimes(t, &up, func(i int) error {
+	tenTimes(t, &up, "unmoving", func(i int) error {
 		c := &clients[i]
 		c.address = ln.Address()
 		return thrice(func() error { return c.ask(100 + int(c.seq)*i%3000) })
 	})
 	for i := range clients {
 		clients[i].close()
+	}
+}
+
+// TestTransportLearnsToMove: a version that has the facet Mover takes the place of
+// one that has not, and the other way round.
+func TestTransportLearnsToMove(t *testing.T) {
+	var up external.Replacer
+	tr := startTransport(t, external.Transport(remoting.Name, command(t, "unmoving"), external.Options{Linger: -1, Replacer: &up}))
+	_, ln := serveEcho(t, tr, "127.0.0.1:0")
+	c := client{address: ln.Address()}
+	defer c.close()
+	for _, role := range []string{"serve", "unmoving"} {
+		require.NoError(t, thrice(func() error { return c.ask(10) }))
+		before := children(t)
+		require.NoError(t, up.Replace(t.Context(), command(t, role)))
+		require.Eventually(t, func() bool {
+			now := children(t)
+			return len(now) == 1 && now[0] != before[0]
+		}, patience, time.Millisecond)
+		require.NoError(t, thrice(func() error { return c.ask(10) }))
 	}
 }
 
@@ -364,7 +450,7 @@ func TestBrokersTransportReplaced(t *testing.T) {
 	require.NoError(t, b.API().PutTopic(t.Context(), api.Topic{Name: "T", ReadQueues: 4, WriteQueues: 4, Perm: 6}))
 	clients := make([]client, 4)
 	acked := make([]map[int64]bool, 4)
-	tenTimes(t, &up, func(i int) error {
+	tenTimes(t, &up, "serve", func(i int) error {
 		c := &clients[i]
 		c.address = b.Address()
 		return thrice(func() error {

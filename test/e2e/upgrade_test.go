@@ -100,6 +100,12 @@ func TestUpgrades(t *testing.T) {
 		seen.add(m.GetKeys(), m.Queue.QueueId)
 		return consumer.ConsumeSuccess
 	})
+	share := &sharers{t, "upgrades-shared", "upgrades-sharers", []string{"m1", "m2"}}
+	share.create(n, 8)
+	conn := share.join(n, share.members...)
+	share.choose(conn, "sticky")
+	have, all := share.shares(conn)
+	require.Len(t, all, 8)
 	load := startPaced(newProducer(t, n.Namesrv, producer.WithSendMsgTimeout(3*time.Second)), topic, perSecond)
 	load.more(t, perSecond, "the start")
 	rounds := 3
@@ -117,6 +123,8 @@ func TestUpgrades(t *testing.T) {
 			return !slices.ContainsFunc(before, hosttest.Running)
 		})
 		load.more(t, perSecond, "an upgrade")
+		now, _ := share.shares(conn) // over the connection from before the upgrade
+		require.Equal(t, have, now)
 	}
 	load.end()
 	require.Empty(t, load.fails, "%d of %d sends failed", len(load.fails), len(load.took))

@@ -52,9 +52,7 @@ type peer struct {
 
 	giving atomic.Pointer[giving] // it is to be given away; set under wmu
 
-	// The janitor's.
-	ticks, stuck int
-	lastWritten  uint64
+	watched watched
 
 	written atomic.Uint64  // pieces of the backlog that were written
 	writers sync.WaitGroup // one while draining
@@ -66,6 +64,12 @@ type peer struct {
 	cause     error // why the peer is closed, nil while it is open
 	lingering bool  // closed, but the backlog may still be written
 	reading   bool  // run was called
+}
+
+// watched is what the janitor knows of a peer.
+type watched struct {
+	ticks, stuck int    // without a read, and without progress of the backlog
+	written      uint64 // at the last tick
 }
 
 func (t *Transport) newPeer(g *group, h transport.Handler, c net.Conn) *peer {
@@ -370,16 +374,16 @@ func (p *peer) readStream() (n int, err error) {
 
 // tick is called by the janitor; an error says why the peer must be closed.
 func (p *peer) tick(idle time.Duration) error {
-	if written := p.written.Load(); written != p.lastWritten || !p.behind() {
-		p.lastWritten, p.stuck = written, 0
-	} else if p.stuck++; p.stuck > janitorTicks {
+	if written := p.written.Load(); written != p.watched.written || !p.behind() {
+		p.watched.written, p.watched.stuck = written, 0
+	} else if p.watched.stuck++; p.watched.stuck > janitorTicks {
 		return fmt.Errorf("%w: it took nothing of its backlog for %s", transport.ErrSlow, idle)
 	}
 	switch {
 	case p.activity.CompareAndSwap(spoke, silent), p.activity.Load() == served:
-		p.ticks = 0
+		p.watched.ticks = 0
 	default:
-		if p.ticks++; p.ticks >= janitorTicks {
+		if p.watched.ticks++; p.watched.ticks >= janitorTicks {
 			return fmt.Errorf("%w: nothing came for %s", transport.ErrIdle, idle)
 		}
 	}

@@ -5,8 +5,8 @@
 //
 // # Two connections
 //
-// gRPC carries what is rare: Open, Start, Serve, Drain, Close, Dial, Shutdown
-// (package transportpb). All that happens to peers goes over one data socket per
+// gRPC carries what is rare: Open, Start, Serve, Drain, Close, Dial, Shutdown, and
+// what moves peers to another process (package transportpb). All that happens to peers goes over one data socket per
 // instance, a Unix socket in a directory that the host made with mode 0700 and
 // removes when it is connected. It begins with the 32 bytes of the nonce and the
 // role 'T'. A frame has the head of all data sockets (24 bytes, little endian:
@@ -52,15 +52,28 @@
 //
 // # When the process is replaced
 //
-// A new process is started beside the old one. Then each listener of the old one
-// is drained, which closes its port, and the new one serves that port at once.
-// The old one may send answers for another quarter of a second, then its peers
-// are closed. A client meets what it meets when a broker restarts: a connection
-// that is refused for the moment between the two, or one that ends; what it had
-// sent and was not answered it sends again, as it does then. No process has a
-// port beside another one, as two with SO_REUSEPORT would: closing one of those
-// resets the connections that wait in its queue, although they look established
-// to the client.
+// A new process is started beside the old one. With the facet Mover in both, what
+// the old one has goes on in the new one, and nobody at the other end notices:
+//
+//   - Receive makes the new one listen on a Unix socket (a directory of the host's,
+//     as for the data socket; role 'H'), HandOver connects the old one with it. Over
+//     this connection files are passed, each with its ticket, 8 bytes, little endian.
+//   - Each listening socket: GiveListener, then Serve with the ticket. Who connects
+//     between the two waits in the socket.
+//   - Each peer, of a listener or dialled: the host holds what is sent to it from now
+//     on, and sends a Mark. GivePeer waits for the Mark, for the call of the session
+//     under way and for what is to be written, and passes the connection. TakePeer
+//     goes on with it: it is Opened, with the number that the host made for the
+//     taking. That one is not told the session; the host sends what it held, and Took.
+//
+// A peer that cannot move (three seconds: it does not read) is closed with the old
+// process. Where connections do not move at all (a plugin without the facet, Windows)
+// each listener of the old process is drained, which closes its port, and the new one
+// serves that port at once. The old one may send answers for another quarter of a
+// second, then its peers are closed. A client meets what it meets when a broker
+// restarts. No process has a port beside another one, as two with SO_REUSEPORT would:
+// closing one of those resets the connections that wait in its queue, although they
+// look established to the client.
 //
 // # What does not cross
 //
