@@ -391,8 +391,8 @@ func TestTransportReplaced(t *testing.T) {
 	require.Empty(t, dialled.closed)
 	require.NoError(t, own.Send(frames.Frame{Raw: frames.AppendResponse(nil, frames.JSON, 0, 1, "", 0)}))
 	require.NoError(t, own.Close())
-	<-dialled.closed
-	<-e.closed
+	require.Error(t, <-dialled.closed)
+	require.Error(t, <-e.closed)
 	for i := range clients {
 		clients[i].close()
 		require.ErrorIs(t, <-e.closed, io.EOF)

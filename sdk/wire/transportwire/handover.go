@@ -123,7 +123,7 @@ func (i *instance) receive(ln *data.Listener) {
 		return
 	}
 	c := conns[0].(*net.UnixConn)
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	defer context.AfterFunc(i.ctx, func() { _ = c.Close() })()
 	for {
 		ticket, f, err := receiveFile(c)
