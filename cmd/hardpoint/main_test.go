@@ -21,12 +21,15 @@ import (
 	"github.com/hardpointmq/hardpoint/core/adminport"
 	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
+	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/internal/bench"
 	"github.com/hardpointmq/hardpoint/internal/wiretest"
+	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
 	"github.com/hardpointmq/hardpoint/sdk/serve"
@@ -38,7 +41,27 @@ import (
 // TestMain puts this program into the PATH as hardpoint, for scripts and for
 // tests that start processes.
 func TestMain(m *testing.M) {
-	testscript.Main(leakless{m}, map[string]func(){"hardpoint": main, pickyProgram: picky, stubbornProgram: stubborn, lacksProgram: lacks})
+	testscript.Main(leakless{m}, map[string]func(){"hardpoint": main, pickyProgram: picky, stubbornProgram: stubborn, lacksProgram: lacks, misfitProgram: misfit})
+}
+
+// misfitProgram serves a store without facets, and a replicator that needs one.
+const misfitProgram = "misfit"
+
+func misfit() {
+	o := serve.Storage(storage.NewFactory("acme", func(struct{}) plugin.Description { return plugin.Description{} },
+		func() struct{} { return struct{}{} },
+		func(context.Context, storage.Params, struct{}) (storagetest.Nop, error) {
+			return storagetest.Nop{}, nil
+		}))
+	o.Replication = []replication.Factory{replication.NewFactory("raft",
+		func(struct{}) plugin.Description {
+			return plugin.Description{Needs: []string{"storage." + storage.FacetRawLog}}
+		},
+		func() struct{} { return struct{}{} },
+		func(ctx context.Context, p replication.Params, _ struct{}) (*solo.Solo, error) {
+			return solo.New(ctx, p, solo.NewDefaultConfig())
+		})}
+	serve.Main(o)
 }
 
 // lacksProgram serves a store that lacks a method.
@@ -118,8 +141,11 @@ func (l leakless) Run() int {
 func TestScripts(t *testing.T) {
 	self, err := exec.LookPath("hardpoint")
 	require.NoError(t, err)
+	other, err := exec.LookPath(misfitProgram)
+	require.NoError(t, err)
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(e *testscript.Env) error {
 		e.Setenv("PROGRAM", self) // what a plugin's path may name
+		e.Setenv("MISFIT", other)
 		return nil
 	}})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -17,6 +19,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/transport/transportmw"
 	"github.com/hardpointmq/hardpoint/core/wiring"
@@ -45,7 +48,10 @@ func configured(t *testing.T, set ...string) broker.Params {
 	t.Helper()
 	fs := pflag.NewFlagSet("broker", pflag.ContinueOnError)
 	config.RegisterFlags(fs)
-	args := []string{"--data", t.TempDir(), "--storage", memory.Name}
+	args := []string{"--data", t.TempDir()}
+	if !slices.ContainsFunc(set, func(kv string) bool { return strings.HasPrefix(kv, "storage=") }) {
+		args = append(args, "--storage", memory.Name)
+	}
 	for _, kv := range set {
 		args = append(args, "--set", kv)
 	}
@@ -113,4 +119,20 @@ func TestTransportsRefused(t *testing.T) {
 	b, err = broker.New(t.Context(), configured(t, "listen=127.0.0.1:0", "moreListeners=remoting://256.0.0.1:1"))
 	require.NoError(t, err)
 	require.ErrorContains(t, b.Start(t.Context()), "moreListeners remoting://256.0.0.1:1: ")
+}
+
+// TestNeedsAreRefusedByName: the same words in a broker of one's own, whose plugins
+// are in its process.
+func TestNeedsAreRefusedByName(t *testing.T) {
+	p := configured(t, "storage=acme", "flushDiskType=SYNC_FLUSH")
+	acme := storage.NewFactory("acme", func(struct{}) plugin.Description { return plugin.Description{} },
+		func() struct{} { return struct{}{} },
+		func(context.Context, storage.Params, struct{}) (storagetest.Nop, error) {
+			return storagetest.Nop{}, nil
+		})
+	var err error
+	p.Plugins, err = wiring.NewPlugins([]storage.Factory{acme}, nil, []replication.Factory{solo.NewFactory()}, []transport.Factory{remoting.NewFactory()})
+	require.NoError(t, err)
+	_, err = broker.New(t.Context(), p)
+	require.ErrorContains(t, err, "replication solo needs the storage facet RawLog, storage acme offers none; choose another one of the two")
 }
