@@ -22,7 +22,7 @@ const (
 	lineSize  = 8 << 10 // bytes kept of a line
 	lineQueue = 256     // lines that may wait for the logger
 	lastLines = 12      // lines kept for errors
-	lastSize  = 500     // bytes of each
+	lastSize  = 500     // characters of each
 	faultSize = 8       // lines kept from the one on that says why a Go program dies: its place is among the first
 
 	noiseLines = 3 // lines kept of what does not belong on standard output

@@ -17,7 +17,7 @@ const MetricsTime = 500 * time.Millisecond
 
 const (
 	metricsSize = 4 << 20 // bytes of an answer
-	helpSize    = 300     // bytes kept of a help
+	helpSize    = 300     // characters kept of a help, and of a label; bytes of a name
 	mostLabels  = 16
 	mostBuckets = 64
 )

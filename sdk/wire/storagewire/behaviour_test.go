@@ -10,13 +10,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/internal/wiretest"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire"
+	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
 // scripted is a store whose behaviour a test writes. It offers RawLog.
@@ -321,6 +324,42 @@ func damageIsSeen(t *testing.T, newPair maker) {
 	inner.set(func(st *storage.State) { st.Damaged = nil })
 	require.NoError(t, s.Sync(t.Context(), 0))
 	require.Empty(t, s.State().Damaged)
+}
+
+// silentState is a plugin's half that does not answer State.
+type silentState struct {
+	*storagewire.Server
+	asked chan struct{}
+}
+
+func (s silentState) Register(r grpc.ServiceRegistrar) { storagepb.RegisterStorageServer(r, s) }
+
+func (s silentState) State(ctx context.Context, r *storagepb.StateRequest) (*storagepb.StateResponse, error) {
+	if r.GetInstance() == 0 { // it is only asked whether it knows the call
+		return s.Server.State(ctx, r)
+	}
+	close(s.asked)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestShutdownBesideState: a plugin that keeps its list of damage to itself does not
+// keep the store from shutting down.
+func TestShutdownBesideState(t *testing.T) {
+	asked := make(chan struct{})
+	s, inner := start(t, func(tb testing.TB, factories ...storage.Factory) *pair {
+		p := &pair{stores: storagewire.NewServer(nil, factories...)}
+		p.Pair = wiretest.New(tb, silentState{p.stores, asked})
+		return p
+	}, storage.Events{}, nil)
+	inner.set(func(st *storage.State) { st.Damaged = []storage.Damage{{To: 2}} })
+	appended := make(chan error, 1)
+	go func() { appended <- s.Append(context.WithoutCancel(t.Context()), oneBatch(0, nil)) }()
+	<-asked
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, s.Shutdown(ctx))
+	require.NoError(t, <-appended)
 }
 
 // TestFacetsMustAgree: a plugin that describes itself wrongly is refused.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -81,6 +82,9 @@ func (s *store) takeBack(b *storage.Batch, died bool) {
 	}
 }
 
+// damageTime bounds asking for the list of damage within a call that changes the log.
+const damageTime = 5 * time.Second
+
 // exchange sends the request in log.out, followed by tail, and waits for the
 // answer; store.log is held. Events that belong to the call have returned then.
 func (c *session) exchange(k data.Kind, id uint64, left int64, tail []byte) error {
@@ -125,7 +129,11 @@ func (c *session) exchange(k data.Kind, id uint64, left int64, tail []byte) erro
 			}
 		}
 		if stale {
-			c.refresh(context.Background())
+			// The caller's context may end, and the list is asked for all the same; but
+			// nobody waits for a plugin that keeps it, nor Shutdown, which needs the log.
+			ctx, stop := context.WithTimeout(c.s.ctx, damageTime)
+			c.refresh(ctx)
+			stop()
 		}
 		return writeError(o.err)
 	}

@@ -35,7 +35,7 @@ func (d *Decoder) Int() int64 {
 	return v
 }
 
-// int32 refuses what does not fit.
+// Int32 reads a signed varint and refuses what does not fit.
 func (d *Decoder) Int32() int32 {
 	v := d.Int()
 	if v < math.MinInt32 || v > math.MaxInt32 {
@@ -45,7 +45,7 @@ func (d *Decoder) Int32() int32 {
 	return int32(v)
 }
 
-// count reads how many elements follow, each of at least size bytes.
+// Count reads how many elements follow, each of at least size bytes.
 func (d *Decoder) Count(size int) int {
 	n := d.Uint()
 	if n > uint64(len(d.B)/size) {
@@ -63,7 +63,7 @@ func (d *Decoder) Bytes() []byte {
 	return b
 }
 
-// done is the error of a body that is read whole.
+// Done is the error of a body that is read whole.
 func (d *Decoder) Done(what string) error {
 	if d.Fault {
 		return fmt.Errorf("%w: a body of %s ends early or holds a number out of range", ErrFrame, what)
