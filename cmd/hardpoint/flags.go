@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/internal/bench"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
 )
@@ -30,8 +31,8 @@ func calledWrongly(err error) bool {
 		return slices.ContainsFunc(all.List, func(e *config.Error) bool { return e.Source.Kind == config.FromFlag })
 	}
 	var of *config.PluginError
-	if errors.As(err, &of) {
-		return of.Source.Kind == config.FromFlag
+	if errors.As(err, &of) { // a program that does not run may be named rightly
+		return of.Source.Kind == config.FromFlag && !errors.Is(err, plugin.ErrUnavailable)
 	}
 	var m misuse
 	var f failure
