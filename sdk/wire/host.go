@@ -71,7 +71,7 @@ func Describe(ctx context.Context, l Launcher, log *slog.Logger, c *Contract, na
 		return plugin.Description{}, err
 	}
 	return plugin.Description{
-		Name: d.GetName(), Version: d.GetVersion(), Contract: d.GetContract(), Facets: d.GetFacets(), Needs: d.GetNeeds(),
+		Name: d.GetName(), Version: d.GetVersion(), Contract: d.GetContract(), Facets: c.PassedOn(d.GetFacets()), Needs: d.GetNeeds(),
 		Publish: d.GetPublish(), LargestRecord: d.GetLargestRecord(), Schema: d.GetSchema(),
 	}, nil
 }

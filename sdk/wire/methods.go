@@ -24,6 +24,14 @@ type Contract struct {
 	Methods []string
 	// OfFacet are further ones, of plugins that offer a facet.
 	OfFacet map[string]string
+	// Kept are facets that the host uses itself and does not pass on: they are in no
+	// description, and a process with them takes the place of one without.
+	Kept []string
+}
+
+// PassedOn are the facets of a plugin that its host offers.
+func (c *Contract) PassedOn(facets []string) []string {
+	return slices.DeleteFunc(slices.Clone(facets), func(f string) bool { return slices.Contains(c.Kept, f) })
 }
 
 // methods are those that a plugin with these facets needs.

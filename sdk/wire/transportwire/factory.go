@@ -2,7 +2,6 @@ package transportwire
 
 import (
 	"context"
-	"slices"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
@@ -29,6 +28,7 @@ func Contract() *wire.Contract {
 			transport.FacetDialer: transportpb.Transport_Dial_FullMethodName,
 			transport.FacetMover:  transportpb.Transport_GivePeer_FullMethodName,
 		},
+		Kept: []string{transport.FacetMover},
 	}
 }
 
@@ -38,15 +38,7 @@ type host struct {
 }
 
 func (h *host) describe(ctx context.Context, raw plugin.Raw) (plugin.Description, error) {
-	d, err := wire.Describe(ctx, h.launcher, nil, Contract(), h.name, raw)
-	d.Facets = withoutMover(d.Facets)
-	return d, err
-}
-
-// withoutMover are the facets that the host passes on: with Mover it replaces a
-// process itself.
-func withoutMover(facets []string) []string {
-	return slices.DeleteFunc(slices.Clone(facets), func(f string) bool { return f == transport.FacetMover })
+	return wire.Describe(ctx, h.launcher, nil, Contract(), h.name, raw)
 }
 
 func (h *host) build(ctx context.Context, p transport.Params, raw plugin.Raw) (transport.Transport, error) {
@@ -55,5 +47,5 @@ func (h *host) build(ctx context.Context, p transport.Params, raw plugin.Raw) (t
 	if err != nil {
 		return nil, err
 	}
-	return newRemote(h, p, raw, withoutMover(d.Facets)), nil
+	return newRemote(h, p, raw, d.Facets), nil
 }

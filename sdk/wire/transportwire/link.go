@@ -67,7 +67,7 @@ func (t *remote) connect(ctx context.Context) (_ *link, err error) {
 		}
 		l.id = r.GetInstance()
 		l.moves = slices.Contains(r.GetFacets(), transport.FacetMover)
-		return r.GetSocket(), r.GetNonce(), proxy.Agree(wire.Transport, t.h.name, t.facets, withoutMover(r.GetFacets()))
+		return r.GetSocket(), r.GetNonce(), proxy.Agree(wire.Transport, t.h.name, t.facets, Contract().PassedOn(r.GetFacets()))
 	})
 	if err != nil {
 		return nil, err
