@@ -167,20 +167,22 @@ func (p *Pair) Fail(why error) {
 // Release implements wire.Process.
 func (p *Pair) Release(bool) {}
 
-// Without registers services as if one method, by its full name, were not in their
-// protos.
-func Without(r grpc.ServiceRegistrar, method string) grpc.ServiceRegistrar { return without{r, method} }
+// Without registers services as if some methods, by their full names, were not in
+// their protos.
+func Without(r grpc.ServiceRegistrar, methods ...string) grpc.ServiceRegistrar {
+	return without{r, methods}
+}
 
 type without struct {
 	grpc.ServiceRegistrar
-	method string
+	methods []string
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
 func (w without) RegisterService(d *grpc.ServiceDesc, impl any) {
 	less := *d
 	less.Methods = slices.DeleteFunc(slices.Clone(d.Methods), func(m grpc.MethodDesc) bool {
-		return "/"+d.ServiceName+"/"+m.MethodName == w.method
+		return slices.Contains(w.methods, "/"+d.ServiceName+"/"+m.MethodName)
 	})
 	w.ServiceRegistrar.RegisterService(&less, impl)
 }
