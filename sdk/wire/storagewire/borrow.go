@@ -1,14 +1,11 @@
 package storagewire
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -21,15 +18,11 @@ import (
 // Borrower is half a store that runs at the other end of a connection ([Lender]):
 // the calls that do not change the log. State is a copy that Note and Sync
 // renew; its list of damage is as it was when the connection began. Safe for
-// concurrent use. Before Connect its calls fail with storage.ErrNotRunning.
+// concurrent use. Before Connect its calls fail with storage.ErrNotRunning, after the
+// connection ended with plugin.ErrUnavailable.
 type Borrower struct {
+	conn   readConn
 	topics data.TopicWriter
-	last   atomic.Uint64 // id of a call
-	send   data.Sender
-
-	mu   sync.Mutex
-	wait map[uint64]*call
-	over error // why there is no connection
 
 	st struct {
 		sync.Mutex
@@ -39,15 +32,14 @@ type Borrower struct {
 }
 
 // NewBorrower makes a Borrower.
-func NewBorrower() *Borrower { return &Borrower{over: storage.ErrNotRunning} }
+func NewBorrower() *Borrower {
+	b := &Borrower{}
+	b.conn.over, b.conn.fault = storage.ErrNotRunning, b.fault
+	return b
+}
 
 // Connect makes c the connection to the Lender; once. [Borrower.Serve] must run.
-func (b *Borrower) Connect(c net.Conn) {
-	b.send.Conn = c
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.wait, b.over = map[uint64]*call{}, nil
-}
+func (b *Borrower) Connect(c net.Conn) { b.conn.open(c) }
 
 // Begin takes the whole state.
 func (b *Borrower) Begin(s *storagepb.LogState) {
@@ -58,109 +50,14 @@ func (b *Borrower) Begin(s *storagepb.LogState) {
 	}
 }
 
-// Serve hands out answers until the connection ends; then all calls fail.
-func (b *Borrower) Serve() error {
-	err := b.serve()
-	over := fmt.Errorf("%w: %w: %w", plugin.ErrUnavailable, errReturned, err)
-	b.mu.Lock()
-	all := b.wait
-	b.wait, b.over = nil, over
-	b.mu.Unlock()
-	for _, c := range all {
-		c.err = over
-		c.done <- struct{}{}
-	}
-	return err
-}
+// Serve hands out answers until the connection ends, and gives the reason; then all
+// calls fail.
+func (b *Borrower) Serve() error { return b.conn.serve() }
 
-func (b *Borrower) serve() error {
-	in := bufio.NewReaderSize(b.send.Conn, 4096)
-	var head [data.HeadSize]byte
-	for {
-		if _, err := io.ReadFull(in, head[:]); err != nil {
-			return err
-		}
-		h, err := data.ParseHead(head[:], kindEvent)
-		if err == nil && h.Kind != kindDone && h.Kind != kindFailed {
-			err = fmt.Errorf("%w: kind %d among the answers of a store", data.ErrFrame, h.Kind)
-		}
-		if err != nil {
-			return err
-		}
-		b.mu.Lock()
-		c := b.wait[h.ID]
-		delete(b.wait, h.ID)
-		b.mu.Unlock()
-		if c == nil { // nobody waits any more
-			_, err = in.Discard(int(h.Size))
-		} else {
-			c.kind, c.body = h.Kind, data.TakeBuffer()
-			if *c.body, err = data.ReadBody((*c.body)[:0], in, int(h.Size)); err != nil {
-				c.err = fmt.Errorf("%w: %w: %w", plugin.ErrUnavailable, errReturned, err)
-			}
-			c.done <- struct{}{}
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// ask sends the request in out, which it takes, and waits for the answer.
-func (b *Borrower) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, error) {
-	defer data.GiveBuffer(out)
-	left, err := data.Left(ctx)
-	if err != nil {
-		return nil, err
-	}
-	id, c := b.last.Add(1), calls.Get().(*call)
-	data.Finish(*out, 0, k, id, left, 0)
-	b.mu.Lock()
-	if err := b.over; err != nil {
-		b.mu.Unlock()
-		c.release()
-		return nil, err
-	}
-	b.wait[id] = c
-	b.mu.Unlock()
-	if err := b.send.Send(*out); err != nil {
-		_ = b.send.Conn.Close() // Serve ends all calls
-	}
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		b.mu.Lock()
-		_, mine := b.wait[id]
-		delete(b.wait, id)
-		b.mu.Unlock()
-		if mine {
-			c.release()
-			cancel := data.Begin(nil)
-			data.Finish(cancel, 0, kindCancel, id, 0, 0)
-			_ = b.send.Send(cancel) // a broken connection ends the call anyway
-			return nil, ctx.Err()
-		}
-		<-c.done // the answer is on its way into c
-	}
-	if err := c.err; err != nil {
-		c.release()
-		return nil, err
-	}
-	if c.kind == kindFailed {
-		err, bad := readFailure(*c.body)
-		c.release()
-		if bad != nil || err == nil {
-			return nil, b.fault(fmt.Errorf("%w: an answer that failed without an error", data.ErrFrame))
-		}
-		return nil, wire.OfCall(ctx, err)
-	}
-	return c, nil
-}
-
-// fault ends the connection: the other end does not speak the protocol.
-func (b *Borrower) fault(err error) error {
-	_ = b.send.Conn.Close()
-	return fmt.Errorf("%w: %w", plugin.ErrUnavailable, err)
+// fault ends the connection; calls fail with what it gives.
+func (b *Borrower) fault(why error) error {
+	_ = b.conn.send.Conn.Close()
+	return fmt.Errorf("%w: %w: %w", plugin.ErrUnavailable, errReturned, why)
 }
 
 // Note takes the marks at the beginning of a body and gives what follows them.
@@ -199,73 +96,31 @@ func (b *Borrower) State() storage.State {
 	return st
 }
 
-func (b *Borrower) chunk(ctx context.Context, k data.Kind, out *[]byte, topic string, c *storage.Chunk) error {
-	a, err := b.ask(ctx, k, out)
-	if err != nil {
-		return err
-	}
-	if err := readChunk(*a.body, topic, c); err != nil {
-		a.release()
-		c.Reset()
-		return b.fault(err)
-	}
-	c.Lease = a
-	return nil
-}
-
 // Read implements storage.Store.
 func (b *Borrower) Read(ctx context.Context, r storage.ReadRequest, c *storage.Chunk) error {
-	c.Reset()
-	out := data.TakeBuffer()
-	*out = putReadRequest(data.Begin((*out)[:0]), &r)
-	return b.chunk(ctx, kindRead, out, r.Queue.Topic, c)
+	return b.conn.Read(ctx, r, c)
 }
 
 // Get implements storage.Store.
 func (b *Borrower) Get(ctx context.Context, at []message.Position, c *storage.Chunk) error {
-	c.Reset()
-	out := data.TakeBuffer()
-	*out = putPositions(data.Begin((*out)[:0]), at)
-	return b.chunk(ctx, kindGet, out, "", c)
+	return b.conn.Get(ctx, at, c)
 }
 
 // ReadLog implements storage.RawLog.
 func (b *Borrower) ReadLog(ctx context.Context, from message.Position, most int, c *storage.Chunk) error {
-	c.Reset()
-	out := data.TakeBuffer()
-	*out = data.PutInt(data.PutInt(data.Begin((*out)[:0]), from), int64(most))
-	return b.chunk(ctx, kindReadLog, out, "", c)
+	return b.conn.ReadLog(ctx, from, most, c)
 }
 
 // Offsets implements storage.Store.
 func (b *Borrower) Offsets(ctx context.Context, q []storage.OffsetQuery, a *storage.OffsetAnswers) error {
-	a.Answers = a.Answers[:0]
-	out := data.TakeBuffer()
-	*out = putQueries(data.Begin((*out)[:0]), q)
-	c, err := b.ask(ctx, kindOffsets, out)
-	if err != nil {
-		return err
-	}
-	defer c.release()
-	if err := readAnswers(*c.body, q, a); err != nil {
-		a.Answers = a.Answers[:0]
-		return b.fault(err)
-	}
-	return nil
+	return b.conn.Offsets(ctx, q, a)
 }
 
 // Sync implements storage.Store.
 func (b *Borrower) Sync(ctx context.Context, end message.Position) error {
-	out := data.TakeBuffer()
-	*out = data.PutInt(data.Begin((*out)[:0]), end)
-	c, err := b.ask(ctx, kindSync, out)
+	o, err := b.conn.sync(ctx, end)
 	if err != nil {
 		return writeError(err)
-	}
-	o, err := readOutcome(*c.body)
-	c.release()
-	if err != nil {
-		return writeError(b.fault(err))
 	}
 	b.note(&o.marks)
 	return wire.OfCall(ctx, o.err)

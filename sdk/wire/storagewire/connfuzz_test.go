@@ -101,7 +101,8 @@ func FuzzHostSide(f *testing.F) {
 		begin := func() (*store, *session) {
 			s := newStore(&host{name: "fuzzed"}, storage.Params{Settings: plugin.Settings{}.WithDefaults(), Publish: storage.Explicit}, nil, &storagepb.Capabilities{})
 			s.tasks.closed = true // a session that is over has no successor
-			c := &session{s: s, proc: mute{}}
+			c := newSession(s)
+			c.proc = mute{}
 			c.log.open(said{bytes.NewReader(in)})
 			c.read.open(said{bytes.NewReader(in)})
 			c.resumed.Store(true)

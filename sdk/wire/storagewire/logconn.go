@@ -46,10 +46,10 @@ func (s *store) Append(ctx context.Context, b *storage.Batch) error {
 	s.st.ack.written = max(s.st.ack.written, end)
 	s.st.Unlock()
 	s.pend.Lock()
-	s.pend.list = append(s.pend.list, waiting{end, b.Units, b})
+	s.pend.queue.push(waiting{end, b.Units, b})
 	s.pend.Unlock()
 	c.log.out = data.PutBatch(data.Begin(c.log.out[:0]), &c.log.topics, b)
-	err = c.exchange(kindAppend, c.last.Add(1), left, b.Buf)
+	err = c.exchange(kindAppend, c.read.last.Add(1), left, b.Buf)
 	if err != nil {
 		s.takeBack(b, c.cause.Load() != nil)
 		return err
@@ -67,14 +67,14 @@ func (s *store) Append(ctx context.Context, b *storage.Batch) error {
 // when the process died over it.
 func (s *store) takeBack(b *storage.Batch, died bool) {
 	s.pend.Lock()
-	n := len(s.pend.list)
-	mine := n > 0 && s.pend.list[n-1].batch == b
+	list := s.pend.queue.all()
+	n := len(list) - 1
+	mine := n >= 0 && list[n].batch == b
 	if mine {
 		if died {
-			s.keep(s.pend.list[n-1].units)
+			s.keep(list[n].units)
 		}
-		s.pend.list[n-1] = waiting{}
-		s.pend.list = s.pend.list[:n-1]
+		s.pend.queue.cut(n)
 	}
 	s.pend.Unlock()
 	if mine {
@@ -155,9 +155,9 @@ func (c *session) change(ctx context.Context, k data.Kind) error {
 	if err != nil {
 		return err
 	}
-	id := c.last.Add(1)
+	id := c.read.last.Add(1)
 	if ctx.Done() != nil && k != kindPublish { // which waits for nobody
-		stop := context.AfterFunc(ctx, func() { c.cancel(id, 1) })
+		stop := context.AfterFunc(ctx, func() { c.read.cancel(id, 1) })
 		defer stop()
 	}
 	return wire.OfCall(ctx, c.exchange(k, id, left, nil))
@@ -168,10 +168,12 @@ type rawLog struct{ s *store }
 
 // ReadLog implements storage.RawLog.
 func (r rawLog) ReadLog(ctx context.Context, from message.Position, most int, c *storage.Chunk) error {
-	c.Reset()
-	out := data.TakeBuffer()
-	*out = data.PutInt(data.PutInt(data.Begin((*out)[:0]), from), int64(most))
-	return r.s.chunk(ctx, kindReadLog, out, "", c)
+	on, err := r.s.serving(ctx)
+	if err != nil {
+		c.Reset()
+		return err
+	}
+	return on.read.ReadLog(ctx, from, most, c)
 }
 
 // Publish implements storage.RawLog.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -15,9 +16,16 @@ import (
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
-// readConn carries all calls that do not change the log, many at once.
+// readConn carries all calls that do not change the log, many at once, of a store's
+// session and of a [Borrower].
 type readConn struct {
 	send data.Sender
+	last atomic.Uint64 // id of a call
+	// fault ends the connection; it gives what calls fail with.
+	fault func(why error) error
+	// event takes one, on a connection that brings some; it must not block.
+	event func(id uint64, body []byte) error
+
 	mu   sync.Mutex
 	wait map[uint64]*call
 	over error // no answer will come
@@ -25,13 +33,38 @@ type readConn struct {
 	abandoned map[uint64]struct{}
 }
 
-// mostAbandoned bounds what a plugin costs that does not answer what was cancelled.
+// mostAbandoned bounds what another end costs that does not answer what was cancelled.
 // From then on answers to unknown calls are no fault.
 const mostAbandoned = 1024
 
 func (r *readConn) open(c io.ReadWriteCloser) {
-	r.send.Conn, r.wait, r.abandoned = c, map[uint64]*call{}, map[uint64]struct{}{}
+	r.send.Conn = c
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wait, r.abandoned, r.over = map[uint64]*call{}, map[uint64]struct{}{}, nil
 }
+
+// call waits for an answer; body is its own then.
+type call struct {
+	done chan struct{}
+	kind data.Kind
+	body *[]byte
+	err  error
+}
+
+var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
+
+// release gives back the answer and the call.
+func (c *call) release() {
+	if c.body != nil {
+		data.GiveBuffer(c.body)
+	}
+	c.body, c.err = nil, nil
+	calls.Put(c)
+}
+
+// Release implements storage.Lease.
+func (c *call) Release() { c.release() }
 
 // abandon gives a call up; false when its answer is there.
 func (r *readConn) abandon(id uint64) bool {
@@ -63,39 +96,16 @@ func (r *readConn) answered(h *data.Head) (*call, error) {
 	return a, nil
 }
 
-// call waits for an answer; body is its own then.
-type call struct {
-	done chan struct{}
-	kind data.Kind
-	body *[]byte
-	err  error
-}
-
-var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
-
-// release gives back the answer and the call.
-func (c *call) release() {
-	if c.body != nil {
-		data.GiveBuffer(c.body)
-	}
-	c.body, c.err = nil, nil
-	calls.Put(c)
-}
-
-// Release implements storage.Lease.
-func (c *call) Release() { c.release() }
-
 // ask sends the request in out, which it takes, and waits for the answer. When
-// ctx ends first, the plugin is told and nobody waits for it.
-func (c *session) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, error) {
+// ctx ends first, the other end is told and nobody waits for it.
+func (r *readConn) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, error) {
 	defer data.GiveBuffer(out)
 	left, err := data.Left(ctx)
 	if err != nil {
 		return nil, err
 	}
-	id, a := c.last.Add(1), calls.Get().(*call)
+	id, a := r.last.Add(1), calls.Get().(*call)
 	data.Finish(*out, 0, k, id, left, 0)
-	r := &c.read
 	r.mu.Lock()
 	if err := r.over; err != nil {
 		r.mu.Unlock()
@@ -105,14 +115,14 @@ func (c *session) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, err
 	r.wait[id] = a
 	r.mu.Unlock()
 	if err := r.send.Send(*out); err != nil {
-		_ = c.gone(err) // the reader ends all calls
+		_ = r.fault(err) // serve ends all calls
 	}
 	select {
 	case <-a.done:
 	case <-ctx.Done():
 		if r.abandon(id) {
 			a.release()
-			c.cancel(id, 0)
+			r.cancel(id, 0)
 			return nil, ctx.Err()
 		}
 		<-a.done // the answer is on its way into a
@@ -126,19 +136,150 @@ func (c *session) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, err
 		err, bad := readFailure(*a.body)
 		a.release()
 		if bad != nil || err == nil {
-			return nil, c.gone(fmt.Errorf("%w: an answer that failed without an error (%w)", data.ErrFrame, bad))
+			return nil, r.fault(fmt.Errorf("%w: an answer that failed without an error (%w)", data.ErrFrame, bad))
 		}
 		return nil, wire.OfCall(ctx, err)
 	}
 	return a, nil
 }
 
-// cancel tells the plugin that nobody waits for a call; onLog is 1 for one of
+// cancel tells the other end that nobody waits for a call; onLog is 1 for one of
 // the log connection.
-func (c *session) cancel(id uint64, onLog int64) {
+func (r *readConn) cancel(id uint64, onLog int64) {
 	out := data.Begin(nil)
 	data.Finish(out, 0, kindCancel, id, onLog, 0)
-	_ = c.read.send.Send(out) // a broken connection ends the call anyway
+	_ = r.send.Send(out) // a broken connection ends the call anyway
+}
+
+// serve hands out the answers until the connection ends; then all calls fail. It
+// gives the reason.
+func (r *readConn) serve() error {
+	why := r.hand()
+	err := r.fault(why)
+	r.mu.Lock()
+	all := r.wait
+	r.wait, r.over = nil, err
+	r.mu.Unlock()
+	for _, a := range all {
+		a.err = err
+		a.done <- struct{}{}
+	}
+	return why
+}
+
+func (r *readConn) hand() error {
+	in := bufio.NewReaderSize(r.send.Conn, 4096)
+	var b [data.HeadSize]byte
+	for {
+		if _, err := io.ReadFull(in, b[:]); err != nil {
+			return err
+		}
+		h, err := data.ParseHead(b[:], kindEvent)
+		switch {
+		case err != nil:
+		case h.Kind == kindEvent && r.event != nil:
+			var body []byte
+			if body, err = data.ReadBody(nil, in, int(h.Size)); err == nil {
+				err = r.event(h.ID, body)
+			}
+		case h.Kind != kindDone && h.Kind != kindFailed:
+			err = fmt.Errorf("%w: kind %d in answer %d", data.ErrFrame, h.Kind, h.ID)
+		default:
+			err = r.answer(in, &h)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// answer reads one for whoever waits for it.
+func (r *readConn) answer(in *bufio.Reader, h *data.Head) error {
+	a, err := r.answered(h)
+	if err != nil {
+		return err
+	}
+	if a == nil { // nobody waits any more
+		_, err = in.Discard(int(h.Size))
+		return err
+	}
+	a.kind, a.body = h.Kind, data.TakeBuffer()
+	if *a.body, err = data.ReadBody((*a.body)[:0], in, int(h.Size)); err != nil {
+		a.err = r.fault(err)
+	}
+	a.done <- struct{}{}
+	return err
+}
+
+// chunk does the calls that give records; to is empty.
+func (r *readConn) chunk(ctx context.Context, k data.Kind, out *[]byte, topic string, to *storage.Chunk) error {
+	a, err := r.ask(ctx, k, out)
+	if err != nil {
+		return err
+	}
+	if err := readChunk(*a.body, topic, to); err != nil {
+		a.release()
+		to.Reset()
+		return r.fault(err)
+	}
+	to.Lease = a
+	return nil
+}
+
+// Read is storage.Store's.
+func (r *readConn) Read(ctx context.Context, q storage.ReadRequest, c *storage.Chunk) error {
+	c.Reset()
+	out := data.TakeBuffer()
+	*out = putReadRequest(data.Begin((*out)[:0]), &q)
+	return r.chunk(ctx, kindRead, out, q.Queue.Topic, c)
+}
+
+// Get is storage.Store's.
+func (r *readConn) Get(ctx context.Context, at []message.Position, c *storage.Chunk) error {
+	c.Reset()
+	out := data.TakeBuffer()
+	*out = putPositions(data.Begin((*out)[:0]), at)
+	return r.chunk(ctx, kindGet, out, "", c)
+}
+
+// ReadLog is storage.RawLog's.
+func (r *readConn) ReadLog(ctx context.Context, from message.Position, most int, c *storage.Chunk) error {
+	c.Reset()
+	out := data.TakeBuffer()
+	*out = data.PutInt(data.PutInt(data.Begin((*out)[:0]), from), int64(most))
+	return r.chunk(ctx, kindReadLog, out, "", c)
+}
+
+// Offsets is storage.Store's.
+func (r *readConn) Offsets(ctx context.Context, q []storage.OffsetQuery, to *storage.OffsetAnswers) error {
+	to.Answers = to.Answers[:0]
+	out := data.TakeBuffer()
+	*out = putQueries(data.Begin((*out)[:0]), q)
+	a, err := r.ask(ctx, kindOffsets, out)
+	if err != nil {
+		return err
+	}
+	defer a.release()
+	if err := readAnswers(*a.body, q, to); err != nil {
+		to.Answers = to.Answers[:0]
+		return r.fault(err)
+	}
+	return nil
+}
+
+// sync asks for Sync. err is of the call, the store's own is in the outcome.
+func (r *readConn) sync(ctx context.Context, end message.Position) (o outcome, err error) {
+	out := data.TakeBuffer()
+	*out = data.PutInt(data.Begin((*out)[:0]), end)
+	a, err := r.ask(ctx, kindSync, out)
+	if err != nil {
+		return o, err
+	}
+	defer a.release()
+	if o, err = readOutcome(*a.body); err != nil {
+		return o, r.fault(err)
+	}
+	return o, nil
 }
 
 // lastWords is how long what a process has said is read after its end.
@@ -163,136 +304,50 @@ func (c *session) watch(read <-chan struct{}) {
 
 // reader hands out the answers until the connection ends.
 func (c *session) reader() {
-	r := &c.read
 	read := make(chan struct{})
 	defer close(read)
 	c.tasks.Go(func() { c.watch(read) })
-	err := c.readAnswers()
-	err = c.gone(err)
-	r.mu.Lock()
-	r.over = err
-	all := r.wait
-	r.wait = map[uint64]*call{}
-	r.mu.Unlock()
-	for _, a := range all {
-		a.err = err
-		a.done <- struct{}{}
-	}
+	_ = c.read.serve()
 }
 
-func (c *session) readAnswers() error {
-	r := &c.read
-	in := bufio.NewReaderSize(r.send.Conn, 4096)
-	var b [data.HeadSize]byte
-	for {
-		if _, err := io.ReadFull(in, b[:]); err != nil {
-			return err
-		}
-		h, err := data.ParseHead(b[:], kindEvent)
-		if err != nil {
-			return err
-		}
-		switch h.Kind {
-		case kindEvent:
-			if err := c.readOneEvent(in, &h); err != nil {
-				return err
-			}
-			continue
-		case kindDone, kindFailed:
-		default:
-			return fmt.Errorf("%w: kind %d in answer %d", data.ErrFrame, h.Kind, h.ID)
-		}
-		a, err := r.answered(&h)
-		switch {
-		case err != nil:
-		case a == nil: // nobody waits any more
-			_, err = in.Discard(int(h.Size))
-		default:
-			a.kind = h.Kind
-			a.body = data.TakeBuffer()
-			if *a.body, err = data.ReadBody((*a.body)[:0], in, int(h.Size)); err != nil {
-				a.err = c.gone(err)
-			}
-			a.done <- struct{}{}
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// readOneEvent leaves the delivery to a goroutine: receivers may call Read.
-func (c *session) readOneEvent(in io.Reader, h *data.Head) error {
-	body, err := data.ReadBody(nil, in, int(h.Size))
-	if err != nil {
-		return err
-	}
+// readEvent leaves the delivery to a goroutine: receivers may call Read.
+func (c *session) readEvent(id uint64, body []byte) error {
 	e, err := readEvent(body)
 	if err != nil {
 		return err
 	}
-	id := h.ID
 	c.tasks.Go(func() { c.event(id, &e) })
-	return nil
-}
-
-// ask does a call that changes nothing, over the session that there is now.
-func (s *store) ask(ctx context.Context, k data.Kind, out *[]byte) (*session, *call, error) {
-	c, err := s.serving(ctx)
-	if err != nil {
-		data.GiveBuffer(out)
-		return nil, nil, err
-	}
-	a, err := c.ask(ctx, k, out)
-	return c, a, err
-}
-
-// chunk does the calls that give records; to is empty.
-func (s *store) chunk(ctx context.Context, k data.Kind, out *[]byte, topic string, to *storage.Chunk) error {
-	c, a, err := s.ask(ctx, k, out)
-	if err != nil {
-		return err
-	}
-	if err := readChunk(*a.body, topic, to); err != nil {
-		a.release()
-		to.Reset()
-		return c.gone(err)
-	}
-	to.Lease = a
 	return nil
 }
 
 // Read implements storage.Store.
 func (s *store) Read(ctx context.Context, r storage.ReadRequest, c *storage.Chunk) error {
-	c.Reset()
-	out := data.TakeBuffer()
-	*out = putReadRequest(data.Begin((*out)[:0]), &r)
-	return s.chunk(ctx, kindRead, out, r.Queue.Topic, c)
+	on, err := s.serving(ctx)
+	if err != nil {
+		c.Reset()
+		return err
+	}
+	return on.read.Read(ctx, r, c)
 }
 
 // Get implements storage.Store.
 func (s *store) Get(ctx context.Context, at []message.Position, c *storage.Chunk) error {
-	c.Reset()
-	out := data.TakeBuffer()
-	*out = putPositions(data.Begin((*out)[:0]), at)
-	return s.chunk(ctx, kindGet, out, "", c)
+	on, err := s.serving(ctx)
+	if err != nil {
+		c.Reset()
+		return err
+	}
+	return on.read.Get(ctx, at, c)
 }
 
 // Offsets implements storage.Store.
 func (s *store) Offsets(ctx context.Context, q []storage.OffsetQuery, a *storage.OffsetAnswers) error {
-	a.Answers = a.Answers[:0]
-	out := data.TakeBuffer()
-	*out = putQueries(data.Begin((*out)[:0]), q)
-	c, got, err := s.ask(ctx, kindOffsets, out)
+	on, err := s.serving(ctx)
 	if err != nil {
+		a.Answers = a.Answers[:0]
 		return err
 	}
-	defer got.release()
-	if err := readAnswers(*got.body, q, a); err != nil {
-		a.Answers = a.Answers[:0]
-		return c.gone(err)
-	}
-	return nil
+	return on.read.Offsets(ctx, q, a)
 }
 
 // Sync implements storage.Store.
@@ -301,16 +356,9 @@ func (s *store) Sync(ctx context.Context, end message.Position) error {
 	if err != nil {
 		return err
 	}
-	out := data.TakeBuffer()
-	*out = data.PutInt(data.Begin((*out)[:0]), end)
-	a, err := c.ask(ctx, kindSync, out)
+	o, err := c.read.sync(ctx, end)
 	if err != nil {
 		return err
-	}
-	o, err := readOutcome(*a.body)
-	a.release()
-	if err != nil {
-		return c.gone(err)
 	}
 	if c.note(&o.marks) {
 		c.refresh(ctx)

@@ -23,7 +23,8 @@ func overPipe(t *testing.T, proc wire.Process) (*store, *session, net.Conn) {
 	s.tasks.closed = true // a session that is over has no successor
 	ours, theirs := net.Pipe()
 	log, _ := net.Pipe()
-	c := &session{s: s, proc: proc}
+	c := newSession(s)
+	c.proc = proc
 	c.log.open(log)
 	c.read.open(ours)
 	s.cur.Store(c)

@@ -143,8 +143,8 @@ func (s *store) lose(c *session, why error) {
 // would have said: they may be in the log. log is held.
 func (s *store) orphan() {
 	s.pend.Lock()
-	for i := range s.pend.list {
-		s.keep(s.pend.list[i].units)
+	for _, w := range s.pend.queue.all() {
+		s.keep(w.units)
 	}
 	s.pend.Unlock()
 	s.free(0)
@@ -191,7 +191,7 @@ func (s *store) reopen() {
 			return
 		}
 		err = fmt.Errorf("%w: opening storage plugin %q again failed %d times: %w", plugin.ErrUnavailable, s.h.name, n, err)
-		s.p.Logger.Warn("the store cannot be opened again; trying further", "plugin", s.h.name, "next", pause, "error", err)
+		s.p.Logger.Warn("the store cannot be opened again; trying further", "plugin", s.h.name, "retry_in", pause, "error", err)
 		s.cur.Load().cause.Store(&err)
 		s.away.change(func(a *away) { a.vain = err })
 		if !proxy.Pause(s.ctx, s.p.Clock, pause, nil, nil) {

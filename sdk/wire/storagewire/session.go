@@ -24,7 +24,6 @@ type session struct {
 	s    *store
 	proc wire.Process
 	id   uint64
-	last atomic.Uint64 // id of a call
 	log  logConn
 	read readConn
 
@@ -37,10 +36,16 @@ type session struct {
 	told    uint64 // number of the last event delivered, under store.told
 }
 
+func newSession(s *store) *session {
+	c := &session{s: s}
+	c.read.fault, c.read.event = c.gone, c.readEvent
+	return c
+}
+
 // connect launches the process if there is none, and makes and starts an instance.
 // Nothing is left of it when it fails.
 func (s *store) connect(ctx context.Context) (_ *session, st storage.State, err error) {
-	c := &session{s: s}
+	c := newSession(s)
 	if c.proc, err = s.h.launcher.Acquire(ctx, s.p.Logger); err != nil {
 		return nil, st, err
 	}

@@ -56,7 +56,7 @@ type store struct {
 	}
 	pend struct {
 		sync.Mutex
-		list    []waiting
+		queue   queue
 		orphans []message.Unit // of batches of processes that died, as long as they may be published
 	}
 	told struct {
@@ -222,22 +222,21 @@ func (s *store) published(upTo message.Position, tell bool) {
 // publishedOne does so with the first batch; false when the rest is not published.
 func (s *store) publishedOne(upTo message.Position, tell bool) bool {
 	s.pend.Lock()
-	if len(s.pend.list) == 0 || len(s.pend.list[0].units) == 0 && s.pend.list[0].end > upTo {
+	list := s.pend.queue.all()
+	if len(list) == 0 || len(list[0].units) == 0 && list[0].end > upTo {
 		s.pend.Unlock()
 		return false
 	}
-	w := s.pend.list[0]
+	w := list[0]
 	whole := w.end <= upTo
 	if whole {
-		n := copy(s.pend.list, s.pend.list[1:])
-		s.pend.list[n] = waiting{}
-		s.pend.list = s.pend.list[:n]
+		s.pend.queue.shift()
 	} else {
 		n := 0
 		for n < len(w.units) && w.units[n].At+message.Position(w.units[n].Size) <= upTo {
 			n++
 		}
-		s.pend.list[0].units, w.units, w.end = w.units[n:], w.units[:n], upTo
+		list[0].units, w.units, w.end = w.units[n:], w.units[:n], upTo
 	}
 	s.pend.Unlock()
 	if tell && (whole || len(w.units) > 0) {
@@ -264,14 +263,13 @@ func (s *store) tellPublished(upTo message.Position, units []message.Unit) {
 // is forgotten.
 func (s *store) free(at message.Position) {
 	s.pend.Lock()
-	list := s.pend.list
+	list := s.pend.queue.all()
 	n := len(list)
 	for n > 0 && list[n-1].batch.At >= at {
 		n--
 	}
 	gone := slices.Clone(list[n:])
-	clear(list[n:])
-	s.pend.list = list[:n]
+	s.pend.queue.cut(n)
 	if n > 0 && list[n-1].end > at {
 		w := &list[n-1]
 		for len(w.units) > 0 && w.units[len(w.units)-1].At >= at {
