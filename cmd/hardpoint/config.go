@@ -16,7 +16,6 @@ import (
 	"github.com/hardpointmq/hardpoint/core/nameserver"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
-	"github.com/hardpointmq/hardpoint/sdk/external"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 )
 
@@ -94,7 +93,7 @@ func (p *program) configCheck() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				for _, err := range checkPlugins(c.Context(), l, withPrograms(plugins, &l.Config, external.Options{}, nil)) {
+				for _, err := range checkPlugins(c.Context(), l, withPrograms(plugins, &l.Config, supervision(&l.Config), nil)) {
 					v.Errors = append(v.Errors, findingOf(err))
 				}
 			}

@@ -137,7 +137,7 @@ func (b *pluginBench) run(ctx context.Context, name string) ([]measured, error) 
 		}
 		b.cfg = &l.Config
 	}
-	programs := withPrograms(all, b.cfg, external.Options{}, nil)
+	programs := withPrograms(all, b.cfg, supervision(b.cfg), nil)
 	k, err := b.kindOf(programs, name)
 	if err != nil {
 		return nil, err

@@ -93,9 +93,28 @@ func outOfProcess(n *node) fx.Option {
 		if err != nil {
 			return nil, fmt.Errorf("finding the program that serves plugins as a process: %w", err)
 		}
-		o := external.Options{Meter: n.metrics.Meter()}
+		o := supervision(&n.Config)
+		o.Meter = n.metrics.Meter()
 		return withPrograms(withProcesses(p, &n.Config, self, o, n.upgrades.replacer), &n.Config, o, n.upgrades.replacer), nil
 	})
+}
+
+// supervision is what a configuration that was loaded says of all processes of
+// plugins.
+func supervision(c *config.Config) external.Options {
+	p := &c.PluginProcesses
+	o := external.Options{
+		StartTimeout: p.StartTimeout, Health: p.HealthInterval, HealthLimit: p.HealthTimeout,
+		Backoff: external.Backoff{First: p.BackoffFirst, Most: p.BackoffMost},
+		Breaker: external.Breaker{Deaths: p.BreakerDeaths, Window: p.BreakerWindow, Open: p.BreakerOpen},
+	}
+	if o.Health == 0 {
+		o.Health = -1
+	}
+	if o.Breaker.Deaths == 0 {
+		o.Breaker.Deaths = -1
+	}
+	return o
 }
 
 // withProcesses are the plugins of which some run as a process of this program.

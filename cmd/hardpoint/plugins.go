@@ -18,7 +18,6 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
-	"github.com/hardpointmq/hardpoint/sdk/external"
 	"github.com/hardpointmq/hardpoint/sdk/serve"
 )
 
@@ -112,7 +111,7 @@ func (p *program) pluginList() *cobra.Command {
 					return err
 				}
 				cfg = &l.Config
-				all = withPrograms(all, cfg, external.Options{}, nil)
+				all = withPrograms(all, cfg, supervision(cfg), nil)
 			}
 			list, fault := listPlugins(c.Context(), all, cfg)
 			if out.json() {

@@ -21,7 +21,9 @@ type Config struct {
 	Topics  Topics
 	Consume Consume
 	Store   Store
-	Namesrv NamesrvConfig
+	// PluginProcesses is what holds for all plugins that are processes of their own.
+	PluginProcesses PluginProcesses
+	Namesrv         NamesrvConfig
 	// Plugins holds what was written under plugins.KIND.NAME, without what is in
 	// Processes and Programs. What a reference (${file:PATH}, ${env:NAME}) stood for
 	// is a plugin.Secret; [RawOf] reveals it.
@@ -167,6 +169,18 @@ type Store struct {
 	MaxMappedFiles       int           `koanf:"maxMappedFiles"`
 	MessageDelayLevel    string        `koanf:"messageDelayLevel"`
 	AutoMessageVersion   bool          `koanf:"autoMessageVersionOnTopicLen"`
+}
+
+// PluginProcesses is the supervision of plugins that are processes of their own.
+type PluginProcesses struct {
+	StartTimeout   time.Duration `koanf:"pluginStartTimeout"`
+	HealthInterval time.Duration `koanf:"pluginHealthInterval"` // 0: never
+	HealthTimeout  time.Duration `koanf:"pluginHealthTimeout"`
+	BackoffFirst   time.Duration `koanf:"pluginBackoffFirst"`
+	BackoffMost    time.Duration `koanf:"pluginBackoffMost"`   // at least BackoffFirst
+	BreakerDeaths  int           `koanf:"pluginBreakerDeaths"` // 0: it never opens
+	BreakerWindow  time.Duration `koanf:"pluginBreakerWindow"`
+	BreakerOpen    time.Duration `koanf:"pluginBreakerOpen"`
 }
 
 // NamesrvConfig is the name server.

@@ -180,6 +180,9 @@ func (l *loader) check(c *Config) {
 	if n.MaxHeaderSize > n.MaxFrameSize {
 		refuse(ErrConflict, "maxHeaderSize", "must not exceed maxFrameSize, which is %s", formatSize(n.MaxFrameSize))
 	}
+	if p := c.PluginProcesses; p.BackoffFirst > p.BackoffMost {
+		refuse(ErrConflict, "pluginBackoffFirst", "must not exceed pluginBackoffMost, which is %v", p.BackoffMost)
+	}
 	if n.MaxBytesInFlight < n.MaxFrameSize {
 		refuse(ErrConflict, "maxBytesInFlight", "must be at least maxFrameSize, which is %s: a request of that size could never be read", formatSize(n.MaxFrameSize))
 	}

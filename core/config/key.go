@@ -229,9 +229,10 @@ const (
 	GroupConsume Group = "consume"
 	GroupStore   Group = "store"
 	GroupNamesrv Group = "namesrv"
+	GroupProcess Group = "pluginProcess"
 )
 
-var groups = []Group{GroupNode, GroupNetwork, GroupBroker, GroupTopics, GroupConsume, GroupStore, GroupNamesrv}
+var groups = []Group{GroupNode, GroupNetwork, GroupBroker, GroupTopics, GroupConsume, GroupStore, GroupProcess, GroupNamesrv}
 
 // table is the key table with its lookup by any spelling.
 type table struct {
@@ -243,7 +244,7 @@ type table struct {
 // keyTable builds the table once; it is never written afterwards.
 var keyTable = sync.OnceValue(func() *table {
 	t := &table{byName: map[string]int{}, byEnv: map[string]int{}}
-	for _, part := range [][]Key{nodeKeys(), networkKeys(), brokerKeys(), topicKeys(), consumeKeys(), storeKeys(), namesrvKeys(),
+	for _, part := range [][]Key{nodeKeys(), networkKeys(), brokerKeys(), topicKeys(), consumeKeys(), storeKeys(), processKeys(), namesrvKeys(),
 		ignoredBrokerKeys(), ignoredConsumeKeys(), ignoredStoreKeys(), ignoredNetworkKeys(), refusedKeys()} {
 		t.keys = append(t.keys, part...)
 	}

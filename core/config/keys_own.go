@@ -54,3 +54,17 @@ func namesrvKeys() []Key {
 		{Name: "enableTopicList", Group: g, Type: Bool, Default: "true", Applies: Namesrv, Desc: "Answers requests for the topics of a cluster or unit."},
 	}
 }
+
+func processKeys() []Key {
+	const g = GroupProcess
+	return []Key{
+		{Name: "pluginStartTimeout", Group: g, Type: Duration, Unit: "ms", Min: 1000, Max: 3_600_000, Default: "30s", Applies: Standalone, Desc: "How long the process of a plugin may take from its launch to the answer to its first health call."},
+		{Name: "pluginHealthInterval", Group: g, Type: Duration, Unit: "ms", Min: 0, Max: 3_600_000, Default: "5s", Applies: Standalone, Desc: "How often the process of a plugin is asked whether it is there; 0: never, and one that hangs is not noticed."},
+		{Name: "pluginHealthTimeout", Group: g, Type: Duration, Unit: "ms", Min: 100, Max: 3_600_000, Default: "5s", Applies: Standalone, Desc: "How long it may take to answer. One that misses it is asked once more, and killed when it misses that, too."},
+		{Name: "pluginBackoffFirst", Group: g, Type: Duration, Unit: "ms", Min: 1, Max: 3_600_000, Default: "100ms", Applies: Standalone, Desc: "The pause before the process of a plugin that died is started again; twice as long after each further death in a row, and at random down to half of that."},
+		{Name: "pluginBackoffMost", Group: g, Type: Duration, Unit: "ms", Min: 1, Max: 3_600_000, Default: "30s", Applies: Standalone, Desc: "The longest such pause; at least pluginBackoffFirst."},
+		{Name: "pluginBreakerDeaths", Group: g, Type: Int, Min: 0, Max: 1000, Default: "5", Applies: Standalone, Desc: "After so many deaths within pluginBreakerWindow the circuit breaker of the plugin opens; 0: it never does."},
+		{Name: "pluginBreakerWindow", Group: g, Type: Duration, Unit: "ms", Min: 100, Max: 86_400_000, Default: "1m", Applies: Standalone, Desc: "See pluginBreakerDeaths. A process that lived for so long is well again: pause and circuit breaker begin anew."},
+		{Name: "pluginBreakerOpen", Group: g, Type: Duration, Unit: "ms", Min: 100, Max: 86_400_000, Default: "30s", Applies: Standalone, Desc: "How long an open circuit breaker refuses every start; then there is one attempt."},
+	}
+}

@@ -286,14 +286,18 @@ func TestIgnoredKeysWarn(t *testing.T) {
 
 func TestRulesBetweenKeys(t *testing.T) {
 	for text, want := range map[string]string{
-		"maxMessageSize=16MiB":                   "maxFrameSize",
-		"maxBytesInFlight=1MiB":                  "could never be read",
-		"maxHeaderSize=16MiB\nmaxFrameSize=8MiB": "maxHeaderSize",
-		"listen=:9876":                           "namesrvListen",
-		"adminListen=:10911":                     "adminListen",
-		"listen=:9878":                           "vipChannel",
-		"brokerName=a b":                         "brokerName",
-		"storage=No-Store":                       "storage",
+		"maxMessageSize=16MiB":                               "maxFrameSize",
+		"maxBytesInFlight=1MiB":                              "could never be read",
+		"maxHeaderSize=16MiB\nmaxFrameSize=8MiB":             "maxHeaderSize",
+		"pluginBackoffFirst=31s":                             "must not exceed pluginBackoffMost, which is 30s",
+		"pluginBackoffMost=0":                                "pluginBackoffMost",
+		"pluginBreakerDeaths=-1":                             "pluginBreakerDeaths",
+		"pluginStartTimeout=999":                             "pluginStartTimeout",
+		"listen=:9876":                                       "namesrvListen",
+		"adminListen=:10911":                                 "adminListen",
+		"listen=:9878":                                       "vipChannel",
+		"brokerName=a b":                                     "brokerName",
+		"storage=No-Store":                                   "storage",
 		"brokerClusterName=" + strings.Repeat("x", 128) + "": "127",
 	} {
 		_, err := loadText(t, Standalone, "c.conf", text)

@@ -14,6 +14,7 @@ var groupTitles = map[Group]string{
 	GroupTopics:  "Topics and groups",
 	GroupConsume: "Reading",
 	GroupStore:   "Store",
+	GroupProcess: "Plugins as processes",
 	GroupNamesrv: "Name server",
 }
 

@@ -293,7 +293,7 @@ func (p *process) whyNot(ctx, limit context.Context, err error) error {
 		if n := p.out.noise(); len(n) > 0 {
 			found = fmt.Sprintf("found was %q", n[0])
 		}
-		return fmt.Errorf("nothing came of the handshake within %v: expected is a line like %q of its own on its standard output, %s; if the program is only slow to start, give it a longer start timeout", p.l.o.StartTimeout, expectedHandshake, found)
+		return fmt.Errorf("nothing came of the handshake within %v: expected is a line like %q of its own on its standard output, %s; if the program is only slow to start, give it a longer start timeout (pluginStartTimeout)", p.l.o.StartTimeout, expectedHandshake, found)
 	case late:
 		return fmt.Errorf("it shook hands (%s), but did not answer the health call within %v", shown(hand), p.l.o.StartTimeout)
 	case hand == "" && r.killed.Load(): // go-plugin did, at the end of its output
