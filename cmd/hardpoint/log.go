@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/lmittmann/tint"
+
+	"github.com/hardpointmq/hardpoint/internal/logunits"
 )
 
 // terminal reports whether w is one.
@@ -32,18 +34,10 @@ func setLevel(to *slog.LevelVar, level string) {
 	to.Set(l)
 }
 
-// withUnits writes times as people do: JSON has them as numbers of nanoseconds else.
-func withUnits(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindDuration {
-		a.Value = slog.StringValue(a.Value.Duration().String())
-	}
-	return a
-}
-
 // newLogger makes the process's logger (logFormat), whose level can change.
 func newLogger(w io.Writer, l *slog.LevelVar, format string) *slog.Logger {
 	if jsonLog(w, format) {
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l, ReplaceAttr: withUnits}))
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l, ReplaceAttr: logunits.ReplaceAttr}))
 	}
 	return slog.New(tint.NewTextHandler(w, &tint.Options{Level: l, TimeFormat: time.TimeOnly, NoColor: !terminal(w) || os.Getenv("NO_COLOR") != ""}))
 }

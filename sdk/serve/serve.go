@@ -35,6 +35,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/internal/logunits"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/replicationwire"
@@ -154,10 +155,7 @@ func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{
 		Level: level,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-			if a.Value.Kind() == slog.KindDuration { // a number of nanoseconds else
-				a.Value = slog.StringValue(a.Value.Duration().String())
-			}
-			if len(groups) > 0 {
+			if a = logunits.ReplaceAttr(groups, a); len(groups) > 0 {
 				return a
 			}
 			switch a.Key {

@@ -545,7 +545,7 @@ func (k *keyIndex) setAside(names []string, size int64) error {
 		}
 	}
 	k.s.p.Logger.Warn("a file of the key index has not the size that is configured (maxHashSlotNum, maxIndexNum); it and those after it are set aside, to be deleted by hand, and made again from the log",
-		"file", filepath.Join(k.dir, names[0]), "bytes", size, "configured", k.size.FileSize(), "slots", k.size.Slots, "entries", k.size.Entries,
+		"file", filepath.Join(k.dir, names[0]), "bytes", size, "configured_bytes", k.size.FileSize(), "slots", k.size.Slots, "entries", k.size.Entries,
 		"files", len(names), "set_aside_in", aside)
 	return errors.Join(k.s.fs.SyncDir(aside), k.s.fs.SyncDir(k.dir))
 }

@@ -213,7 +213,7 @@ func (s *Store) loadSegments(id *identity) (segments, error) {
 		case info.Size < want && s.unwritten(bases[i+1:]):
 			// Truncated from outside, or made by a process that died: the rest
 			// reads as zeros and is what recovery looks for.
-			s.p.Logger.Warn("the last segment with records is too short; it is extended with zeros", "file", path, "bytes", info.Size, "segment", want)
+			s.p.Logger.Warn("the last segment with records is too short; it is extended with zeros", "file", path, "bytes", info.Size, "segment_bytes", want)
 			if err := extendFile(s.fs, path, want); err != nil {
 				return nil, err
 			}
