@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +26,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 
+	"github.com/hardpointmq/hardpoint/core/adminport"
 	"github.com/hardpointmq/hardpoint/core/allocate"
 	"github.com/hardpointmq/hardpoint/core/allocate/allocatetest"
 	"github.com/hardpointmq/hardpoint/core/api"
@@ -98,6 +101,40 @@ func TestErrorsAndReasons(t *testing.T) {
 	got, err := build(t, `{"what": "why"}`).Allocate(t.Context(), r)
 	require.NoError(t, err)
 	require.Equal(t, allocate.Assignment{Owner: []int{0, 0}, Why: []string{"queue 0 of broker-a", "queue 1 of broker-a"}}, got)
+}
+
+// TestMetrics: what a plugin counts is scraped with the host's own metrics.
+func TestMetrics(t *testing.T) {
+	m := adminport.NewMetrics()
+	a, err := external.Allocate("odd", program(t, odd), external.Options{Linger: -1, Meter: m.Meter()}).Build(t.Context(),
+		allocate.Params{Settings: plugin.Settings{Name: "mine"}}, plugin.Raw(`{"what": "count"}`))
+	require.NoError(t, err)
+	for range 2 {
+		_, err = a.Allocate(t.Context(), allocatetest.Make(3, 1))
+		require.NoError(t, err)
+	}
+	scrape := func() string {
+		w := httptest.NewRecorder()
+		adminport.New(plugin.Settings{}, adminport.Off, m).Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		return w.Body.String()
+	}
+	text := scrape()
+	for _, line := range []string{
+		"# HELP hardpoint_odd_queues_total Queues asked about.",
+		"# TYPE hardpoint_odd_queues_total counter",
+		`hardpoint_odd_queues_total{broker="broker-a",plugin="odd"} 6`,
+		`hardpoint_odd_members{plugin="odd"} 82`, // two instances of two readers each
+		`hardpoint_odd_queues_count{plugin="odd"} 2`,
+		`hardpoint_odd_queues_sum{plugin="odd"} 0.002`,
+		`hardpoint_odd_queues_bucket{plugin="odd",le="0.0004"} 0`,
+		`hardpoint_odd_queues_bucket{plugin="odd",le="0.0016"} 2`,
+		`hardpoint_plugin_metrics_left_out{plugin="odd"} 1`, // the one that cannot be read
+	} {
+		require.Contains(t, text, line)
+	}
+	require.NotContains(t, text, "odd_broken")
+	require.NoError(t, allocate.Close(a))
+	require.NotContains(t, scrape(), "odd_queues_total", "those of a process that is gone are gone")
 }
 
 // lockedBuffer may be written and read at the same time.

@@ -7,7 +7,7 @@ import traceback
 
 from hardpoint.plugin.v1 import plugin_pb2
 
-from . import _log, errors
+from . import _log, _meter, errors
 
 
 class Plugin:
@@ -16,6 +16,7 @@ class Plugin:
 
     config   what the host's configuration says, on top of defaults
     logger   whose lines go to the host's log
+    meter    whose counters, gauges and histograms are among the host's metrics
     dir      the directory that belongs to the instance alone, "" if it has none
     """
 
@@ -64,6 +65,7 @@ class Plugin:
         self.dir = settings.dir
         self.logger = logging.getLogger(settings.name or self.name)
         self.logger.setLevel(_log.level_of(settings.log_level))
+        self.meter = _meter.METER
 
 
 def _fill(given, defaults):

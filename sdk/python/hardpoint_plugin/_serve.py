@@ -10,7 +10,7 @@ from concurrent import futures
 import grpc
 from hardpoint.plugin.v1 import plugin_pb2
 
-from . import _certificate, _log
+from . import _certificate, _log, _meter
 from ._plugin import failure, schema
 
 CORE_PROTOCOL = 1  # go-plugin's own
@@ -150,4 +150,8 @@ def _about(kinds):
         except Exception as e:
             return plugin_pb2.DescribeResponse(failure=failure(e))
 
-    return {"List": (list_, plugin_pb2.ListRequest), "Describe": (describe, plugin_pb2.DescribeRequest)}
+    return {
+        "List": (list_, plugin_pb2.ListRequest),
+        "Describe": (describe, plugin_pb2.DescribeRequest),
+        "Metrics": (lambda r, _: _meter.METER.collect(r.most), plugin_pb2.MetricsRequest),
+    }

@@ -19,8 +19,9 @@ _ATTACH_TIME = 10.0  # seconds within which the stream of an instance comes
 
 class Store(Plugin):
     """Base of stores: a subclass has a name, a version and the methods below. They
-    are called by one thread at a time. Keys and values are bytes, and keys sort as
-    bytes do."""
+    are called by one thread at a time, reads too: a backend needs no snapshots, and
+    one call that takes long holds up all others. Keys and values are bytes, and keys
+    sort as bytes do."""
 
     kind, contract = "storage", "storage/1"
     _methods = ("open", "apply", "get", "scan", "sync", "close")

@@ -16,6 +16,8 @@ class Odd(Allocator):
 
     def allocate(self, request):
         what = self.config["what"]
+        if what == "count":
+            self.count(request)
         if what == "raise":
             raise KeyError("no such drawer")
         if what == "refuse":
@@ -32,6 +34,25 @@ class Odd(Allocator):
         if what == "why":
             return [0] * len(request.queues), [f"queue {q.id} of {q.broker}" for q in request.queues]
         return [-1] * len(request.queues)
+
+
+    def count(self, request):
+        """Counts under each kind of instrument, and does what none should."""
+        for queue in request.queues:
+            self.meter.counter("odd_queues_total", "Queues asked about.", broker=queue.broker).add()
+        self.meter.histogram("odd_queues", "Queues of a request.").observe(0.001)
+        drop = self.meter.gauge("odd_members", "Members.", lambda: 1 / 0)
+        drop()
+        drop()
+        self.meter.gauge("odd_members", "Members.", lambda: len(request.members))
+        self.meter.gauge("odd_members", "Members.", lambda: 40)
+        self.meter.gauge("odd_broken", "None.", lambda: 1 / 0)
+        self.meter.counter("odd_queues", "Not this one: it is a histogram.").add()
+        try:
+            self.meter.counter("odd_queues_total", "Queues asked about.", broker="broker-a").add(-1)
+        except ValueError:
+            return
+        raise AssertionError("a counter shrank")
 
 
 class Drawer(Store):
