@@ -196,13 +196,7 @@ func (i *instance) context(h *data.Head) (context.Context, func()) {
 	if h.Kind == kindAppend && h.Timeout == 0 {
 		return i.ctx, func() {}
 	}
-	var ctx context.Context
-	var cancel context.CancelFunc
-	if h.Timeout > 0 {
-		ctx, cancel = context.WithTimeout(i.ctx, time.Duration(h.Timeout))
-	} else {
-		ctx, cancel = context.WithCancel(i.ctx)
-	}
+	ctx, cancel := h.Context(i.ctx)
 	id := h.ID
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -598,11 +598,7 @@ func (s *session) context(h *data.Head) (context.Context, func()) {
 			return s.ctx, func() {}
 		}
 	}
-	ctx, cancel := context.WithCancel(s.ctx)
-	if h.Timeout > 0 {
-		cancel()
-		ctx, cancel = context.WithTimeout(s.ctx, time.Duration(h.Timeout))
-	}
+	ctx, cancel := h.Context(s.ctx)
 	id := h.ID
 	s.mu.Lock()
 	defer s.mu.Unlock()

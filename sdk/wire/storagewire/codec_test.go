@@ -131,6 +131,6 @@ func decodeAll(t *testing.T, k data.Kind, body []byte) {
 	default:
 		_ = readChunk(body, "T", &storage.Chunk{})
 		_, _ = readOutcome(body)
-		_, _ = readFailure(body)
+		_, _ = data.ReadFailure(body)
 	}
 }

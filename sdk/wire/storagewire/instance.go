@@ -8,11 +8,9 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
-	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
@@ -133,16 +131,11 @@ func (i *instance) state() *storagepb.LogState {
 
 // context makes that of a call; done ends it. Append and Publish wait for
 // nobody, so that cancelling them would change nothing.
-func (i *instance) context(h *data.Head, onLog bool) (ctx context.Context, done func()) {
+func (i *instance) context(h *data.Head, onLog bool) (_ context.Context, done func()) {
 	if h.Timeout == 0 && (h.Kind == kindAppend || h.Kind == kindPublish) {
 		return i.ctx, func() {}
 	}
-	var cancel context.CancelFunc
-	if h.Timeout > 0 {
-		ctx, cancel = context.WithTimeout(i.ctx, time.Duration(h.Timeout))
-	} else {
-		ctx, cancel = context.WithCancel(i.ctx)
-	}
+	ctx, cancel := h.Context(i.ctx)
 	id := h.ID // h itself stays off the heap
 	i.calls.Lock()
 	defer i.calls.Unlock()
@@ -376,7 +369,7 @@ func (i *instance) chunk(h data.Head, topic string, fill func(*storage.Chunk) er
 }
 
 func (i *instance) failed(h data.Head, err error) {
-	out := putProto(data.Begin(nil), wire.ToFailure(err))
+	out := data.PutFailure(data.Begin(nil), err)
 	data.Finish(out, 0, kindFailed, h.ID, 0, 0)
 	_ = i.read.Send(out)
 }

@@ -133,7 +133,7 @@ func (r *readConn) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, er
 		return nil, err
 	}
 	if a.kind == kindFailed {
-		err, bad := readFailure(*a.body)
+		err, bad := data.ReadFailure(*a.body)
 		a.release()
 		if bad != nil || err == nil {
 			return nil, r.fault(fmt.Errorf("%w: an answer that failed without an error (%w)", data.ErrFrame, bad))

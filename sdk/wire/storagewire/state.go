@@ -3,11 +3,8 @@ package storagewire
 import (
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
-	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
@@ -57,11 +54,7 @@ type outcome struct {
 func putOutcome(b []byte, o *outcome) []byte {
 	b = putMarks(b, &o.marks)
 	b = data.PutUint(b, o.own)
-	b = data.PutInt(b, o.upTo)
-	if o.err != nil {
-		b = putProto(b, wire.ToFailure(o.err))
-	}
-	return b
+	return data.PutFailure(data.PutInt(b, o.upTo), o.err)
 }
 
 func readOutcome(body []byte) (o outcome, err error) {
@@ -69,16 +62,12 @@ func readOutcome(body []byte) (o outcome, err error) {
 	o.marks = readMarks(&d)
 	o.own = d.Uint()
 	o.upTo = message.Position(d.Int())
-	if o.err, err = readFailure(d.B); err != nil {
+	if o.err, err = data.ReadFailure(d.B); err != nil {
 		return o, err
 	}
 	d.B = nil
 	return o, d.Done("an outcome")
 }
-
-func putProto(b []byte, m proto.Message) []byte { return data.PutProto(b, m) }
-
-func readFailure(b []byte) (failure, err error) { return data.ReadFailure(b) }
 
 // eventKind is one of storage.Events.
 type eventKind uint8
@@ -103,11 +92,7 @@ func putEvent(b []byte, e *event) []byte {
 	b = putMarks(b, &e.marks)
 	b = append(b, byte(e.kind))
 	b = data.PutInt(b, e.at)
-	b = data.PutUnits(b, "", e.units)
-	if e.err != nil {
-		b = putProto(b, wire.ToFailure(e.err))
-	}
-	return b
+	return data.PutFailure(data.PutUnits(b, "", e.units), e.err)
 }
 
 func readEvent(body []byte) (e event, err error) {
@@ -116,7 +101,7 @@ func readEvent(body []byte) (e event, err error) {
 	k := d.Uint()
 	e.at = message.Position(d.Int())
 	e.units = data.ReadUnits(&d, "", nil)
-	if e.err, err = readFailure(d.B); err != nil {
+	if e.err, err = data.ReadFailure(d.B); err != nil {
 		return e, err
 	}
 	d.B = nil

@@ -262,7 +262,7 @@ func toAnswer(h *data.Head, body []byte, a *asked) (*storagepb.DataResponse, err
 	r := &storagepb.DataResponse{Id: h.ID}
 	switch {
 	case h.Kind == kindFailed:
-		err, bad := readFailure(body)
+		err, bad := data.ReadFailure(body)
 		r.Failure = wire.ToFailure(err)
 		return r, bad
 	case h.Kind != kindDone:
@@ -334,7 +334,7 @@ func putAnswer(b []byte, r *storagepb.DataResponse, a *asked) ([]byte, error) {
 // putFailure appends a Failure that is one for the reader of the frame, too: it
 // has a text.
 func putFailure(b []byte, f *pluginpb.Failure) []byte {
-	return putProto(b, wire.ToFailure(wire.FromFailure(f)))
+	return data.PutFailure(b, wire.FromFailure(f))
 }
 
 // toEvent makes a message of a frame; call is the one that it belongs to, or 0.

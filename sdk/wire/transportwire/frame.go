@@ -1,15 +1,12 @@
 package transportwire
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/hardpointmq/hardpoint/core/transport"
-	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
-	"github.com/hardpointmq/hardpoint/sdk/wire/pluginpb"
 	"github.com/hardpointmq/hardpoint/sdk/wire/transportwire/transportpb"
 )
 
@@ -90,18 +87,14 @@ func readOpened(body []byte) (o opened, err error) {
 	return o, nil
 }
 
-func putFailure(b []byte, err error) []byte {
-	out, _ := proto.MarshalOptions{}.MarshalAppend(b, wire.ToFailure(err)) // fails for text that is no UTF-8, which a Failure never has
-	return out
-}
+var errNoReason = errors.New("the plugin gave no reason")
 
 // readFailure is never nil: a peer is closed for a reason.
 func readFailure(b []byte) (failure, err error) {
-	var f pluginpb.Failure
-	if err := proto.Unmarshal(b, &f); err != nil {
-		return nil, fmt.Errorf("%w: an error: %w", data.ErrFrame, err)
+	if failure, err = data.ReadFailure(b); failure == nil && err == nil {
+		failure = errNoReason
 	}
-	return wire.FromFailure(&f), nil
+	return failure, err
 }
 
 func toLimits(l transport.Limits) *transportpb.Limits {

@@ -125,7 +125,7 @@ func (s *strictSession) Closed(err error) {
 func FuzzHost(f *testing.F) {
 	open := said(kindOpened, 1, someone(1)...)
 	arrived := said(kindArrived, 1, whole(10)...)
-	closed := said(kindClosed, 1, putFailure(nil, io.EOF)...)
+	closed := said(kindClosed, 1, data.PutFailure(nil, io.EOF)...)
 	f.Add(bytes.Join([][]byte{open, arrived, arrived, closed}, nil))
 	f.Add(bytes.Join([][]byte{open, said(kindOpened, 2, someone(7)...), arrived, said(kindArrived, 2, whole(1)...), closed, closed}, nil))
 	f.Add(bytes.Join([][]byte{open, said(kindArrived, 1, append(whole(3), 1, 2)...)}, nil))

@@ -222,7 +222,7 @@ func (g *guest) Arrived(in []command.Frame) {
 // Closed implements [transport.Session].
 func (g *guest) Closed(err error) {
 	g.asks.Store(true)
-	g.i.out.put(kindClosed, g.num, putFailure(nil, err), true)
+	g.i.out.put(kindClosed, g.num, data.PutFailure(nil, err), true)
 	g.wait(false)
 	g.i.mu.Lock()
 	defer g.i.mu.Unlock()

@@ -9,18 +9,13 @@ import (
 	"github.com/hardpointmq/hardpoint/sdk/wire/pluginpb"
 )
 
-// PutProto appends a message, which comes last in its body.
-func PutProto(b []byte, m proto.Message) []byte {
-	out, _ := proto.MarshalOptions{}.MarshalAppend(b, m) // fails for text that is no UTF-8, which a Failure never has
-	return out
-}
-
 // PutFailure appends an error, which comes last in its body; nothing for nil.
 func PutFailure(b []byte, err error) []byte {
 	if err == nil {
 		return b
 	}
-	return PutProto(b, wire.ToFailure(err))
+	out, _ := proto.MarshalOptions{}.MarshalAppend(b, wire.ToFailure(err)) // fails for text that is no UTF-8, which a Failure never has
+	return out
 }
 
 // ReadFailure reads what PutFailure wrote: a nil error for no bytes. err is that of

@@ -46,6 +46,15 @@ func (h *Head) Put(b []byte) {
 	binary.LittleEndian.PutUint64(b[16:], uint64(h.Timeout))
 }
 
+// Context is that of a call: it ends with parent, and when the caller has no time
+// left.
+func (h *Head) Context(parent context.Context) (context.Context, context.CancelFunc) {
+	if h.Timeout > 0 {
+		return context.WithTimeout(parent, time.Duration(h.Timeout))
+	}
+	return context.WithCancel(parent)
+}
+
 // ParseHead reads a head; last is the highest kind that there is.
 func ParseHead(b []byte, last Kind) (Head, error) {
 	h := Head{
