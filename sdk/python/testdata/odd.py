@@ -16,8 +16,6 @@ class Odd(Allocator):
 
     def allocate(self, request):
         what = self.config["what"]
-        if what == "count":
-            self.count(request)
         if what == "raise":
             raise KeyError("no such drawer")
         if what == "refuse":
@@ -31,6 +29,8 @@ class Odd(Allocator):
             self.logger.debug("not wanted")
             self.logger.warning("told by the plugin", extra={"size": self.config["size"]})
             logging.getLogger("library").info("told by a library")
+        if what == "count":
+            self.count(request)
         if what == "why":
             return [0] * len(request.queues), [f"queue {q.id} of {q.broker}" for q in request.queues]
         return [-1] * len(request.queues)
