@@ -109,7 +109,7 @@ func startWithBad(t *testing.T, path, tmp string, good bool, want []string) {
 		require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
 	} else {
 		require.Nil(t, s.ready)
-		require.Positive(t, s.exit(t), "it ends in order, and says that it failed: %s", s.text())
+		require.Equal(t, exitFailure, s.exit(t), "the command line was right, the program is not: %s", s.text())
 		want = append(want, path)
 	}
 	for _, w := range want {
