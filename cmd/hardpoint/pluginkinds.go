@@ -104,12 +104,15 @@ func outOfProcess(n *node) fx.Option {
 func supervision(c *config.Config) external.Options {
 	p := &c.PluginProcesses
 	o := external.Options{
-		StartTimeout: p.StartTimeout, Health: p.HealthInterval, HealthLimit: p.HealthTimeout,
+		StartTimeout: p.StartTimeout, Health: p.HealthInterval, HealthLimit: p.HealthTimeout, CallTimeout: p.CallTimeout,
 		Backoff: external.Backoff{First: p.BackoffFirst, Most: p.BackoffMost},
 		Breaker: external.Breaker{Deaths: p.BreakerDeaths, Window: p.BreakerWindow, Open: p.BreakerOpen},
 	}
 	if o.Health == 0 {
 		o.Health = -1
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = -1
 	}
 	if o.Breaker.Deaths == 0 {
 		o.Breaker.Deaths = -1

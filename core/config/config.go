@@ -176,6 +176,7 @@ type PluginProcesses struct {
 	StartTimeout   time.Duration `koanf:"pluginStartTimeout"`
 	HealthInterval time.Duration `koanf:"pluginHealthInterval"` // 0: never
 	HealthTimeout  time.Duration `koanf:"pluginHealthTimeout"`
+	CallTimeout    time.Duration `koanf:"pluginCallTimeout"` // 0: for ever
 	BackoffFirst   time.Duration `koanf:"pluginBackoffFirst"`
 	BackoffMost    time.Duration `koanf:"pluginBackoffMost"`   // at least BackoffFirst
 	BreakerDeaths  int           `koanf:"pluginBreakerDeaths"` // 0: it never opens

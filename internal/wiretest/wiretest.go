@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -28,6 +29,7 @@ type Pair struct {
 	gone   chan struct{}
 	failed atomic.Pointer[error]
 	once   sync.Once
+	limit  time.Duration // of calls
 }
 
 // New serves the kinds until the test ends; then they are closed, and what they
@@ -68,6 +70,8 @@ type Launcher struct {
 	mu   sync.Mutex
 	all  []*Pair
 	fail error
+	// Limit is that of calls over data sockets, of the Pairs to come; 0: none.
+	Limit time.Duration
 }
 
 // NewLauncher makes a Launcher of processes that serve what serve gives; they are
@@ -116,6 +120,7 @@ func (l *Launcher) Acquire(context.Context, *slog.Logger) (wire.Process, error) 
 	if err != nil {
 		return nil, err
 	}
+	p.limit = l.Limit
 	l.all = append(l.all, p)
 	return p, nil
 }
@@ -149,6 +154,9 @@ func (p *Pair) Gone() <-chan struct{} { return p.gone }
 
 // Retired implements wire.Process: nothing takes the place of a Pair.
 func (p *Pair) Retired() <-chan struct{} { return nil }
+
+// CallTimeout implements wire.Process.
+func (p *Pair) CallTimeout() time.Duration { return p.limit }
 
 // Cause implements wire.Process.
 func (p *Pair) Cause() error {

@@ -65,6 +65,26 @@ func TestStopped(t *testing.T) {
 	require.Zero(t, m.count("plugin_call_errors_total"+call))
 }
 
+// TestSilent: a plugin that answers health calls and nothing else is killed, and the
+// next one starts.
+func TestSilent(t *testing.T) {
+	var m recorded
+	o := impatient(&m)
+	o.CallTimeout = 400 * time.Millisecond
+	s := running(t, external.Storage("swallowing", command(t, "serve"), o), storage.Events{})
+	pids := children(t)
+	require.Len(t, pids, 1)
+	err := s.Sync(context.WithoutCancel(t.Context()), 0)
+	require.ErrorIs(t, err, plugin.ErrUnavailable)
+	require.ErrorContains(t, err, "did not answer Sync for 400ms, though it answers health calls")
+	again := s.Capabilities().Reopener
+	require.ErrorContains(t, again.Gone(t.Context()), "was killed by its host, because a plugin is silent on its data socket: it did not answer Sync")
+	require.NoError(t, again.Reopened(t.Context()))
+	require.NotEqual(t, pids, children(t))
+	require.EqualValues(t, 1, m.count("plugin_process_deaths_total{plugin=swallowing}"))
+	require.NoError(t, s.Offsets(t.Context(), nil, &storage.OffsetAnswers{}))
+}
+
 // TestFallsIll: a plugin that answers no health call any more is killed, although
 // all else works.
 func TestFallsIll(t *testing.T) {

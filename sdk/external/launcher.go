@@ -352,6 +352,9 @@ func (p *process) Gone() <-chan struct{} { return p.run.exited }
 // Retired implements wire.Process.
 func (p *process) Retired() <-chan struct{} { return p.retired }
 
+// CallTimeout implements wire.Process.
+func (p *process) CallTimeout() time.Duration { return max(p.l.o.CallTimeout, 0) }
+
 // causeTime bounds the wait for the end of a process whose connections broke.
 const causeTime = 2 * time.Second
 

@@ -74,7 +74,7 @@ func TestMain(m *testing.M) {
 }
 
 func plugins() serve.Options {
-	o := serve.Storage(memory.NewFactory(), pebble.NewFactory(), chatty(), nothing(), counting())
+	o := serve.Storage(memory.NewFactory(), pebble.NewFactory(), chatty(), nothing(), counting(), swallowing())
 	o.Allocate = allocators()
 	o.Transport = transports()
 	o.Replication = []replication.Factory{solo.NewFactory(), moody()}
@@ -110,6 +110,17 @@ func nothing() storage.Factory {
 			return &storagetest.Nop{}, nil
 		})
 }
+
+// swallowing is a store that never answers Sync, whatever becomes of the call.
+func swallowing() storage.Factory {
+	return storage.NewFactory("swallowing", func(memory.Config) plugin.Description { return plugin.Description{} },
+		func() memory.Config { return memory.Config{} },
+		func(context.Context, storage.Params, memory.Config) (*swallow, error) { return &swallow{}, nil })
+}
+
+type swallow struct{ storagetest.Nop }
+
+func (*swallow) Sync(context.Context, message.Position) error { select {} }
 
 // chatty is a store that prints when it starts.
 func chatty() storage.Factory {

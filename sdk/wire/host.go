@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -36,6 +37,9 @@ type Process interface {
 	// Cause says why the process is gone, as an error that matches
 	// plugin.ErrUnavailable. It waits a moment for the process to end.
 	Cause() error
+	// CallTimeout is how long the process may owe an answer on a data socket without
+	// saying anything there; then its user gives it up ([Process.Fail]). 0: no limit.
+	CallTimeout() time.Duration
 	// Fail ends a process that cannot be relied on any more, for all who use it;
 	// why becomes part of Cause. It does not wait. Nothing happens to one that is
 	// gone.

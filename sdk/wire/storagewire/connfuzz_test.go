@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -44,6 +45,7 @@ type mute struct{ wire.Process }
 
 func (m mute) Conn() grpc.ClientConnInterface { return m }
 func (mute) Gone() <-chan struct{}            { return nil }
+func (mute) CallTimeout() time.Duration       { return 0 }
 func (mute) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
 	return plugin.ErrUnavailable
 }

@@ -20,3 +20,17 @@ const (
 	kindFailed // answer: a Failure
 	kindEvent
 )
+
+// due says what the plugin owes that has a call of the kind k; 0: nothing.
+func due(k data.Kind) string {
+	if k == 0 {
+		return ""
+	}
+	return "answer " + names[k]
+}
+
+// names are those of the calls.
+var names = [...]string{
+	kindAppend: "Append", kindPublish: "Publish", kindTruncate: "Truncate", kindReset: "Reset", kindExpire: "Expire", kindDrop: "Drop",
+	kindSync: "Sync", kindRead: "Read", kindGet: "Get", kindReadLog: "ReadLog", kindOffsets: "Offsets",
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -22,11 +23,16 @@ type logConn struct {
 	in     *data.Reader
 	out    []byte
 	topics data.TopicWriter
+	line   data.Line
+	owed   atomic.Uint32 // kind of the call that the plugin has not answered; 0: none
 }
 
 func (l *logConn) open(c io.ReadWriteCloser) {
-	l.send.Conn, l.in = c, data.NewReader(c, kindEvent)
+	l.line.Owes = l.owes
+	l.send.Conn, l.in = c, data.NewReader(l.line.Hear(c), kindEvent)
 }
+
+func (l *logConn) owes() string { return due(data.Kind(l.owed.Load())) }
 
 // Append implements storage.Store.
 func (s *store) Append(ctx context.Context, b *storage.Batch) error {
@@ -90,6 +96,8 @@ const damageTime = 5 * time.Second
 func (c *session) exchange(k data.Kind, id uint64, left int64, tail []byte) error {
 	l := &c.log
 	data.Finish(l.out, 0, k, id, left, len(tail))
+	l.owed.Store(uint32(k))
+	defer l.owed.Store(0)
 	var err error
 	if len(tail) > 0 {
 		err = l.send.Send(l.out, tail)
@@ -107,12 +115,14 @@ func (c *session) exchange(k data.Kind, id uint64, left int64, tail []byte) erro
 		if err != nil {
 			return c.gone(err)
 		}
+		l.owed.Store(0) // what receivers of events take is not the plugin's
 		if h.Kind == kindEvent {
 			e, err := readEvent(body)
 			if err != nil {
 				return c.gone(err)
 			}
 			c.event(h.ID, &e)
+			l.owed.Store(uint32(k))
 			continue
 		}
 		o, err := readOutcome(body)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,9 @@ type readConn struct {
 	over error // no answer will come
 	// abandoned calls are those whose answers nobody waits for; at most mostAbandoned.
 	abandoned map[uint64]struct{}
+	// left is the last call that was abandoned, 0 when none was since owes was asked.
+	left data.Kind
+	line data.Line
 }
 
 // mostAbandoned bounds what another end costs that does not answer what was cancelled.
@@ -38,7 +42,7 @@ type readConn struct {
 const mostAbandoned = 1024
 
 func (r *readConn) open(c io.ReadWriteCloser) {
-	r.send.Conn = c
+	r.send.Conn, r.line.Owes = c, r.owes
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.wait, r.abandoned, r.over = map[uint64]*call{}, map[uint64]struct{}{}, nil
@@ -73,11 +77,27 @@ func (r *readConn) abandon(id uint64) bool {
 	if _, mine := r.wait[id]; !mine {
 		return false
 	}
+	r.left = r.wait[id].kind
 	delete(r.wait, id)
 	if len(r.abandoned) < mostAbandoned {
 		r.abandoned[id] = struct{}{}
 	}
 	return true
+}
+
+// owes is what data.Line asks. One that was abandoned counts once: what is
+// cancelled needs an answer, too, but an end that gives none is only tolerated.
+func (r *readConn) owes() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k, first := r.left, uint64(math.MaxUint64)
+	r.left = 0
+	for id, a := range r.wait {
+		if id < first {
+			k, first = a.kind, id
+		}
+	}
+	return due(k)
 }
 
 // answered gives the call that an answer is to, nil if it was abandoned. An answer
@@ -112,6 +132,7 @@ func (r *readConn) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, er
 		a.release()
 		return nil, err
 	}
+	a.kind = k
 	r.wait[id] = a
 	r.mu.Unlock()
 	if err := r.send.Send(*out); err != nil {
@@ -168,7 +189,7 @@ func (r *readConn) serve() error {
 }
 
 func (r *readConn) hand() error {
-	in := bufio.NewReaderSize(r.send.Conn, 4096)
+	in := bufio.NewReaderSize(r.line.Hear(r.send.Conn), 4096)
 	var b [data.HeadSize]byte
 	for {
 		if _, err := io.ReadFull(in, b[:]); err != nil {
@@ -307,6 +328,11 @@ func (c *session) reader() {
 	read := make(chan struct{})
 	defer close(read)
 	c.tasks.Go(func() { c.watch(read) })
+	c.tasks.Go(func() {
+		if why := data.Watch(c.s.p.Clock, c.proc.CallTimeout(), read, &c.log.line, &c.read.line); why != nil {
+			_ = c.gone(why)
+		}
+	})
 	_ = c.read.serve()
 }
 

@@ -105,6 +105,8 @@ func TestAnswerThatIsLate(t *testing.T) {
 		require.NoError(t, <-got)
 	}
 	require.Empty(t, c.read.abandoned)
+	require.Equal(t, "answer Read", c.read.owes(), "it was owed since the last look")
+	require.Empty(t, c.read.owes())
 	require.Nil(t, c.cause.Load())
 }
 

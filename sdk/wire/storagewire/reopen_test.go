@@ -41,6 +41,12 @@ type lives struct {
 // one before left, changed by the next of finds.
 func live(t *testing.T, stream bool, mode storage.PublishMode, survives storage.Survival, finds ...func(*scripted)) *lives {
 	t.Helper()
+	return liveUnder(t, plugin.SystemClock{}, 0, stream, mode, survives, finds...)
+}
+
+// liveUnder is live with a limit of calls, 0: none.
+func liveUnder(t *testing.T, clock plugin.Clock, limit time.Duration, stream bool, mode storage.PublishMode, survives storage.Survival, finds ...func(*scripted)) *lives {
+	t.Helper()
 	l := &lives{events: make(chan string, 100), failed: make(chan error, 10)}
 	born := 0
 	l.Launcher = wiretest.NewLauncher(t, func() []wire.Served {
@@ -80,9 +86,10 @@ func live(t *testing.T, stream bool, mode storage.PublishMode, survives storage.
 		l.mu.Unlock()
 		return []wire.Served{server}
 	})
+	l.Limit = limit
 	var err error
 	l.Store, err = storagewire.NewFactory("scripted", l).Build(t.Context(), storage.Params{
-		Settings: plugin.Settings{Name: "s", Dir: "/where/it/is"}.WithDefaults(), Segment: 1 << 20, Publish: mode,
+		Settings: plugin.Settings{Name: "s", Dir: "/where/it/is", Clock: clock}.WithDefaults(), Segment: 1 << 20, Publish: mode,
 		Events: storage.Events{
 			Published: func(upTo message.Position, u []message.Unit) {
 				at := []message.Position{}

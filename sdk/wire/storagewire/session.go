@@ -137,10 +137,10 @@ func (c *session) gone(why error) error {
 }
 
 // end waits until the process has ended and says why. One that lives on although
-// its connections broke, or that sent what the protocol does not know, is ended:
-// nothing that it says can be relied on.
+// its connections broke, or that sent what the protocol does not know, or nothing
+// where an answer is due, is ended: nothing that it says can be relied on.
 func (c *session) end(why error) error {
-	lost := !errors.Is(why, data.ErrFrame)
+	lost := !data.GivenUp(why)
 	var err error
 	if lost {
 		err = c.proc.Cause() // it waits, so that the last words of a process that panics are heard

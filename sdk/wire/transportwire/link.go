@@ -74,6 +74,7 @@ func (t *remote) connect(ctx context.Context) (_ *link, err error) {
 	}
 	l.conn = conns[0]
 	l.out.open(l.conn)
+	l.out.line.Owes = l.owes
 	l.tasks.Go(func() { l.fail(l.out.run()) })
 	l.tasks.Go(func() { l.fail(l.read()) })
 	r, err := l.call.Start(ctx, &transportpb.StartRequest{Instance: l.id})
@@ -81,6 +82,11 @@ func (t *remote) connect(ctx context.Context) (_ *link, err error) {
 		return nil, err
 	}
 	l.tasks.Go(l.watch)
+	l.tasks.Go(func() {
+		if why := data.Watch(t.set.Clock, l.proc.CallTimeout(), l.over, &l.out.line); why != nil {
+			l.fail(why)
+		}
+	})
 	return l, nil
 }
 
@@ -135,7 +141,27 @@ func (l *link) explain(why error) error {
 	if errors.Is(why, data.ErrFrame) {
 		return fmt.Errorf("the process of transport plugin %q is given up: %w: %w", l.t.h.name, plugin.ErrUnavailable, why)
 	}
+	if errors.Is(why, data.ErrSilent) {
+		l.proc.Fail(why)
+	}
 	return l.proc.Cause() // with exit status and last output
+}
+
+// owes is what data.Line asks. The plugin has to read what it is sent, and to say that
+// a peer is closed when it was told to close it; while a session is called it is its turn
+// after that.
+func (l *link) owes() string {
+	if l.out.busy.Load() {
+		return "read what it is sent"
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.peers {
+		if p.closing(l) {
+			return "say that it closed a peer"
+		}
+	}
+	return ""
 }
 
 // cut ends the link and gives the process back.
@@ -223,7 +249,7 @@ func (l *link) failed(ctx context.Context, err error) error {
 // read hands what the plugin tells to the sessions of the peers, each of which
 // works in a goroutine of its own.
 func (l *link) read() error {
-	in := bufio.NewReaderSize(l.conn, readSize)
+	in := bufio.NewReaderSize(l.out.line.Hear(l.conn), readSize)
 	var b [data.HeadSize]byte
 	for {
 		if _, err := io.ReadFull(in, b[:]); err != nil {

@@ -42,6 +42,8 @@ type outbox struct {
 	// is touched.
 	done chan struct{}
 	over atomic.Bool
+	line data.Line   // of the connection
+	busy atomic.Bool // with a write
 
 	mu    sync.Mutex
 	parts []part
@@ -246,9 +248,12 @@ func (o *outbox) run() (err error) {
 			}
 		}
 		out := vec
+		o.busy.Store(true)
 		if _, err := out.WriteTo(o.conn); err != nil {
 			return err
 		}
+		o.busy.Store(false)
+		o.line.Moved()
 		clear(vec)
 		for _, p := range taken {
 			if p.chunk != nil {

@@ -271,6 +271,13 @@ func (p *peer) ended() {
 	home.l.forget(home)
 }
 
+// closing reports whether the process of l was told to close it, and has not.
+func (p *peer) closing(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cause != nil && !p.busy && p.home.l == l && p.at.Load() != nil
+}
+
 // closed notes why the plugin says it is closed.
 func (p *peer) closed(why error) {
 	p.mu.Lock()

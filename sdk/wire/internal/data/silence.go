@@ -1,0 +1,84 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
+)
+
+// ErrSilent: the other end owes an answer, and was silent for too long.
+var ErrSilent = errors.New("a plugin is silent on its data socket")
+
+// GivenUp reports whether a connection ended because nothing that the other end says
+// can be relied on, or because it says nothing.
+func GivenUp(why error) bool { return errors.Is(why, ErrFrame) || errors.Is(why, ErrSilent) }
+
+// Line is a connection as seen by who waits for the other end.
+type Line struct {
+	moved atomic.Uint64
+	// Owes says what the other end has to do, such as "answer Append", "" when nothing.
+	// It is asked a few times per limit.
+	Owes func() string
+}
+
+// Moved notes that the other end did something.
+func (l *Line) Moved() { l.moved.Add(1) }
+
+// Hear is r, noting what it brings.
+func (l *Line) Hear(r io.Reader) io.Reader { return ear{r, l} }
+
+type ear struct {
+	io.Reader
+	l *Line
+}
+
+func (e ear) Read(b []byte) (int, error) {
+	n, err := e.Reader.Read(b)
+	if n > 0 {
+		e.l.Moved()
+	}
+	return n, err
+}
+
+// looks is how often a line is looked at within the limit.
+const looks = 8
+
+// Watch returns when one of the lines owed something for as long as limit without
+// moving, with an error that matches ErrSilent; nil when until is closed first, at
+// once with no limit (0 or less). Time in which this process itself did not run,
+// suspended or starved, is not counted.
+func Watch(clock plugin.Clock, limit time.Duration, until <-chan struct{}, lines ...*Line) error {
+	if limit <= 0 {
+		return nil
+	}
+	step := limit / looks
+	quiet := make([]int, len(lines))   // looks in a row that found a debt and nothing new
+	seen := make([]uint64, len(lines)) // moved, at the last look
+	for last := clock.Now(); ; {
+		t := clock.NewTimer(step)
+		select {
+		case <-t.C():
+		case <-until:
+			t.Stop()
+			return nil
+		}
+		now := clock.Now()
+		late := now.Sub(last) > 2*step
+		last = now
+		for i, l := range lines {
+			owed, moved := l.Owes(), l.moved.Load()
+			if owed == "" || moved != seen[i] || late {
+				quiet[i], seen[i] = 0, moved
+				continue
+			}
+			// What is owed at the first look may have been asked for just before it.
+			if quiet[i]++; quiet[i] > looks {
+				return fmt.Errorf("%w: it did not %s for %v, though it answers health calls; pluginCallTimeout is the limit", ErrSilent, owed, limit)
+			}
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package data_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/internal/wiretest"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+)
+
+const (
+	limit = 8 * time.Second
+	step  = time.Second
+)
+
+// watched is a Watch of one line under way.
+type watched struct {
+	*data.Line
+	clock *wiretest.Clock
+	owes  atomic.Bool
+	end   chan error
+	until chan struct{}
+}
+
+func watch(t *testing.T) *watched {
+	t.Helper()
+	w := &watched{Line: &data.Line{}, clock: wiretest.NewClock(step), end: make(chan error, 1), until: make(chan struct{})}
+	w.owes.Store(true)
+	w.Owes = func() string {
+		if w.owes.Load() {
+			return "answer Append"
+		}
+		return ""
+	}
+	idle := &data.Line{Owes: func() string { return "" }}
+	go func() { w.end <- data.Watch(w.clock, limit, w.until, idle, w.Line) }()
+	return w
+}
+
+// goesOn lets steps pass after each of which something is done, and sees that nobody
+// is given up.
+func (w *watched) goesOn(t *testing.T, by time.Duration, each func()) {
+	t.Helper()
+	for range 30 {
+		require.True(t, wiretest.Pass(w.clock, by, w.end))
+		each()
+	}
+	close(w.until)
+	require.NoError(t, <-w.end)
+}
+
+func TestSilence(t *testing.T) {
+	w := watch(t)
+	n := 0
+	for n = 0; wiretest.Pass(w.clock, step, w.end); n++ {
+		require.Less(t, n, 20, "nobody is given up")
+	}
+	require.GreaterOrEqual(t, n, int(limit/step), "it had less time than the limit")
+
+	w = watch(t)
+	err := wiretest.Outcome(t, w.clock, w.end)
+	require.ErrorIs(t, err, data.ErrSilent)
+	require.True(t, data.GivenUp(err))
+	require.ErrorContains(t, err, "it did not answer Append for 8s, though it answers health calls")
+	require.NoError(t, data.Watch(w.clock, 0, nil, w.Line), "no limit")
+	require.False(t, data.GivenUp(errors.New("x")))
+}
+
+// TestNoSilence: what is slow and goes on, what owes nothing, and what nobody could
+// listen to, is not given up.
+func TestNoSilence(t *testing.T) {
+	t.Run("bytes", func(t *testing.T) {
+		w := watch(t)
+		in := w.Hear(strings.NewReader(strings.Repeat("x", 100)))
+		n := 0
+		w.goesOn(t, step, func() {
+			if n++; n%4 == 0 {
+				_, err := in.Read(make([]byte, 1))
+				require.NoError(t, err)
+			}
+		})
+	})
+	t.Run("an end is nothing", func(t *testing.T) {
+		w := watch(t)
+		in := w.Hear(strings.NewReader(""))
+		for wiretest.Pass(w.clock, step, w.end) {
+			_, err := in.Read(make([]byte, 1))
+			require.Error(t, err)
+		}
+	})
+	t.Run("nothing owed", func(t *testing.T) {
+		w := watch(t)
+		n := 0
+		w.goesOn(t, step, func() { n++; w.owes.Store(n%5 != 0) })
+	})
+	t.Run("a host that was suspended", func(t *testing.T) {
+		w := watch(t)
+		w.goesOn(t, 3*step, func() {})
+	})
+}

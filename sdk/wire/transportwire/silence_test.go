@@ -1,0 +1,153 @@
+package transportwire
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/internal/wiretest"
+	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
+)
+
+const (
+	callLimit = 8 * time.Second
+	callLook  = time.Second
+)
+
+// known is a handler whose peers a test knows; they echo.
+type known struct {
+	opened chan transport.Peer
+	closed chan error
+}
+
+type knownSession struct {
+	*known
+	p transport.Peer
+}
+
+func (k known) Opened(p transport.Peer) transport.Session {
+	k.opened <- p
+	return knownSession{&k, p}
+}
+func (known) Settle()                             {}
+func (s knownSession) Arrived(in []command.Frame) { _ = s.p.Send(in...) }
+func (s knownSession) Closed(err error)           { s.closed <- err }
+
+// underLimit is a transport that serves k; each process has a server of its own.
+func underLimit(t *testing.T, clock plugin.Clock, k known) (transport.Listener, func() []*Server) {
+	t.Helper()
+	var mu sync.Mutex
+	var servers []*Server
+	l := wiretest.NewLauncher(t, func() []wire.Served {
+		mu.Lock()
+		defer mu.Unlock()
+		servers = append(servers, NewServer(nil, remoting.NewFactory()))
+		return []wire.Served{servers[len(servers)-1]}
+	})
+	l.Limit = callLimit
+	tr, err := NewFactory(remoting.Name, l).Build(t.Context(), transport.Params{Settings: plugin.Settings{Clock: clock}}, nil)
+	require.NoError(t, err)
+	require.NoError(t, tr.Start(t.Context()))
+	t.Cleanup(func() { require.NoError(t, tr.Shutdown(context.WithoutCancel(t.Context()))) })
+	ln, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: k})
+	require.NoError(t, err)
+	return ln, func() []*Server {
+		mu.Lock()
+		defer mu.Unlock()
+		return servers
+	}
+}
+
+// TestSilent: a plugin that does not say that it closed a peer is given up; what it
+// served is served again.
+func TestSilent(t *testing.T) {
+	clock := wiretest.NewClock(callLook)
+	k := known{make(chan transport.Peer, 10), make(chan error, 10)}
+	ln, servers := underLimit(t, clock, k)
+	first, bystander := dial(t, ln.Address()), dial(t, ln.Address())
+	exchange(t, first, request(2, 10))
+	exchange(t, bystander, request(2, 10))
+	p := <-k.opened
+	<-k.opened
+	i, err := servers()[0].open.Get(1)
+	require.NoError(t, err)
+	i.out.over.Store(true) // it swallows what it would say
+	require.NoError(t, p.Close())
+	errs := make(chan error, 1)
+	go func() {
+		for { // the one that was closed has its own cause
+			if err := <-k.closed; err != transport.ErrClosed { //nolint:errorlint // that itself
+				errs <- err
+				return
+			}
+		}
+	}()
+	err = wiretest.Outcome(t, clock, errs)
+	require.ErrorIs(t, err, plugin.ErrUnavailable)
+	require.ErrorContains(t, err, "did not say that it closed a peer for 8s, though it answers health calls")
+	_ = servers()[0].Close(context.WithoutCancel(t.Context())) // as the end of a process does
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("tcp", ln.Address())
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(patience))
+		if _, err := c.Write(request(2, 10)); err != nil {
+			return false
+		}
+		_, err = io.ReadFull(c, make([]byte, len(request(2, 10))))
+		return err == nil
+	}, patience, 10*time.Millisecond, "the address is not served again")
+	require.Len(t, servers(), 2)
+}
+
+// TestIdleIsNotSilent: a plugin that has nothing to say, and owes nothing, is not given
+// up.
+func TestIdleIsNotSilent(t *testing.T) {
+	clock := wiretest.NewClock(callLook)
+	k := known{make(chan transport.Peer, 10), make(chan error, 10)}
+	ln, servers := underLimit(t, clock, k)
+	c, leaving := dial(t, ln.Address()), dial(t, ln.Address())
+	exchange(t, c, request(2, 10))
+	for range 30 {
+		require.True(t, wiretest.Pass(clock, callLook, k.closed))
+	}
+	exchange(t, leaving, request(2, 10))
+	<-k.opened
+	p := <-k.opened
+	require.NoError(t, p.Close())
+	require.ErrorIs(t, <-k.closed, transport.ErrClosed)
+	for range 30 {
+		require.True(t, wiretest.Pass(clock, callLook, k.closed))
+	}
+	exchange(t, c, request(2, 10))
+	require.Len(t, servers(), 1)
+}
+
+// TestUnread: an end that does not read what it is sent owes that.
+func TestUnread(t *testing.T) {
+	ours, theirs := net.Pipe()
+	l := &link{}
+	l.out.open(ours)
+	require.Empty(t, l.owes())
+	done := make(chan error, 1)
+	go func() { done <- l.out.run() }()
+	l.out.put(kindClose, 1, nil, true)
+	require.Eventually(t, func() bool { return l.owes() == "read what it is sent" }, patience, time.Millisecond)
+	_, err := io.ReadFull(theirs, make([]byte, 24))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return l.owes() == "" }, patience, time.Millisecond)
+	l.out.close()
+	require.Error(t, <-done)
+	require.NoError(t, theirs.Close())
+}
