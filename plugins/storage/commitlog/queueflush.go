@@ -126,14 +126,16 @@ func (ix *queueIndex) syncDir(dir string) error {
 // journal.
 const workers = 32
 
-// inParallel calls do for 0 … n−1, several at a time, and returns one of the
-// errors. After an error not all are called.
+// inParallel calls do for 0 … n−1, several at a time, and returns the error of the
+// lowest number, so that the same damage is told by the same error each time.
+// After an error not all that are higher are called.
 func inParallel(n int, do func(i int) error) error {
 	var (
-		wg   sync.WaitGroup
-		next atomic.Int64
-		once sync.Once
-		err  error
+		wg     sync.WaitGroup
+		next   atomic.Int64
+		mu     sync.Mutex
+		lowest = n
+		err    error
 	)
 	work := func() {
 		for {
@@ -142,8 +144,12 @@ func inParallel(n int, do func(i int) error) error {
 				return
 			}
 			if e := do(i); e != nil {
-				once.Do(func() { err = e })
-				next.Store(int64(n))
+				next.Store(int64(n)) // those below i have been taken
+				mu.Lock()
+				if i < lowest {
+					lowest, err = i, e
+				}
+				mu.Unlock()
 				return
 			}
 		}
