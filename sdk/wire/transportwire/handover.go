@@ -77,11 +77,18 @@ func (h *handover) take(ctx context.Context, ticket uint64) (*os.File, error) {
 // close ends both directions; what came and nobody took is closed.
 func (h *handover) close() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.to != nil {
 		_ = h.to.Close()
 		h.to = nil
 	}
+	h.mu.Unlock()
+	h.forget()
+}
+
+// forget closes what came and nobody took.
+func (h *handover) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, f := range h.given {
 		_ = f.Close()
 	}
@@ -115,9 +122,22 @@ func (s *Server) Receive(_ context.Context, r *transportpb.ReceiveRequest) (*tra
 	return &transportpb.ReceiveResponse{Socket: ln.Path, Nonce: ln.Nonce}, nil
 }
 
-// receive takes files until the other process has no more.
+// receive takes files until the other process has no more. When it died in the
+// middle, or one of the two was suspended, the host may not know of all that came:
+// who is connected there must not wait for an answer that nobody gives.
 func (i *instance) receive(ln *data.Listener) {
-	defer i.hand.put(0, nil)
+	i.receiveAll(ln)
+	i.hand.put(0, nil)
+	t := i.clock.NewTimer(peerTime) // the host takes none later than that
+	defer t.Stop()
+	select {
+	case <-t.C():
+		i.hand.forget()
+	case <-i.ctx.Done():
+	}
+}
+
+func (i *instance) receiveAll(ln *data.Listener) {
 	conns, err := ln.Accept(i.ctx, i.log, handRole)
 	if err != nil {
 		return

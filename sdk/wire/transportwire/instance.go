@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 )
@@ -22,6 +23,7 @@ type instance struct {
 	t      transport.Transport
 	dialer transport.Dialer
 	log    *slog.Logger
+	clock  plugin.Clock
 
 	ctx    context.Context // ends with the connection, or before there is one
 	cancel context.CancelFunc

@@ -66,7 +66,7 @@ func (s *Server) build(ctx context.Context, r *transportpb.OpenRequest) (*transp
 	}
 	i := newInstance()
 	p := transport.Params{Settings: s.loggers.Settings(r.GetSettings()), Distant: true}
-	i.log = p.Logger
+	i.log, i.clock = p.Logger, p.Clock
 	if i.t, err = f.Build(ctx, p, r.GetConfig()); err != nil {
 		return nil, err
 	}
