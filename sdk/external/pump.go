@@ -28,8 +28,9 @@ const (
 	noiseLines = 3 // lines kept of what does not belong on standard output
 
 	// What a process prints is logged up to logRate bytes a second, after logBurst at
-	// once: a log that fills the disk takes the broker's stores with it.
-	logRate, logBurst = 256 << 10, 4 << 20
+	// once: a log that fills the disk takes the broker's stores with it. logExtra is
+	// what a log adds to a line, the warning included that lines before it were dropped.
+	logRate, logBurst, logExtra = 256 << 10, 4 << 20, 300
 )
 
 // pump brings what a process prints into the host's log. It always reads on: a
@@ -126,7 +127,7 @@ func (p *pump) line(stream, text string) {
 		p.fault = append(p.fault, kept)
 	}
 	p.seen++
-	fits := p.fits(len(text))
+	fits := p.fits(len(text) + logExtra)
 	p.mu.Unlock()
 	if !fits {
 		p.dropped.Add(1)

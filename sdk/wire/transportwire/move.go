@@ -14,7 +14,7 @@ const (
 	// read what it was sent would hold up the end of the old process.
 	moveTime, peerTime = 20 * time.Second, 3 * time.Second
 	// movesAtOnce is how many peers are on their way at the same time.
-	movesAtOnce = 16
+	movesAtOnce = 256
 )
 
 // count is how many peers the process has.
