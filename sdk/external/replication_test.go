@@ -216,7 +216,7 @@ func TestReplicationReplaced(t *testing.T) {
 					stored.Add(1)
 				}
 			}()
-			for i := range 5 {
+			for i := range 10 {
 				before, pids := stored.Load(), children(t)
 				term := n.Role().Term
 				require.NoError(t, up.Replace(t.Context(), versionedProgram(t, 2+i)))
@@ -226,6 +226,12 @@ func TestReplicationReplaced(t *testing.T) {
 			}
 			close(stop)
 			<-done
+			// No upgrade was a death: the pause after the first one is the shortest.
+			term := n.Role().Term
+			p, err := os.FindProcess(children(t)[0])
+			require.NoError(t, err)
+			require.NoError(t, p.Kill())
+			n.until(t, "the office after a death", func(r replication.Role) bool { return r.ReadOnly == "" && r.Term > term })
 			var a storage.OffsetAnswers
 			require.NoError(t, n.store.Offsets(t.Context(), []storage.OffsetQuery{{Queue: message.Queue{Topic: "T"}}}, &a))
 			require.Equal(t, stored.Load(), a.Answers[0].Max)

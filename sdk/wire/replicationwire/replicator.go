@@ -235,7 +235,7 @@ func (r *replicator) supervise(s *session) {
 			next()
 			r.degrade(s.cause())
 		}
-		for s = nil; s == nil; next() {
+		for s = nil; s == nil; {
 			if wait > 0 && !proxy.Pause(r.ctx, r.p.Clock, wait, nil, nil) {
 				return
 			}
@@ -244,6 +244,7 @@ func (r *replicator) supervise(s *session) {
 				if r.life.Stopped() {
 					return
 				}
+				next() // only what fails makes the pause longer, no replacement does
 				r.degrade(fmt.Errorf("the replication plugin %q cannot be started again: %w", r.h.name, err))
 			}
 		}
