@@ -24,7 +24,7 @@ var moveCases = []testCase{
 func testMoverOffered(t *testing.T, h Harness) {
 	m := h.start(t).Capabilities().Mover
 	if lacks := slices.Contains(h.Lacks, transport.FacetMover); lacks != (m == nil) {
-		t.Fatalf("the transport offers the facet %s: %t; the harness says that it lacks it: %t", transport.FacetMover, m != nil, lacks)
+		t.Fatalf("the transport offers the facet %s: %t; the harness says that it lacks it: %t; the two have to agree (Lacks)", transport.FacetMover, m != nil, lacks)
 	}
 }
 
@@ -51,6 +51,9 @@ func (h Harness) movers(t *testing.T, change ...func(*recorder)) *movers {
 		c(m.next)
 	}
 	m.from, m.to = m.tr.Capabilities().Mover, h.start(t).Capabilities().Mover
+	if m.from == nil || m.to == nil {
+		t.Fatalf("the transport does not offer the facet %s: offer it, or name it in Lacks of the harness", transport.FacetMover)
+	}
 	return m
 }
 
