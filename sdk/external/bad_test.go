@@ -197,22 +197,26 @@ func (g garbage) Open(ctx context.Context, r *storagepb.OpenRequest) (*storagepb
 		return nil, err
 	}
 	go func() {
+		// The connections stay open while they say nothing: one that no variable holds is
+		// closed when it is collected, and the host would hear of that first.
+		var open []net.Conn
 		for {
 			c, err := ln.Accept()
 			if err != nil {
+				for _, c := range open {
+					_ = c.Close()
+				}
 				return
 			}
+			open = append(open, c)
 			go func() {
 				b := make([]byte, 33)
 				_, _ = c.Read(b)
 				if b[32] != 'L' {
-					// The other connection says nothing at all. Left alone it would be
-					// closed when it is collected as garbage.
-					select {}
+					return
 				}
 				_, _ = c.Read(b) // a call
 				_, _ = c.Write([]byte(strings.Repeat("what? ", 100)))
-				select {}
 			}()
 		}
 	}()
@@ -366,15 +370,12 @@ type describer interface {
 
 // TestGarbageOnTheDataSocket: it counts as a death of the plugin, which is named.
 func TestGarbageOnTheDataSocket(t *testing.T) {
-	f := factory(t, memory.Name, "garbage")
-	s, err := f.Build(t.Context(), params(t.TempDir(), storage.Events{}), nil)
-	require.NoError(t, err)
-	require.NoError(t, s.Start(t.Context()))
+	s := running(t, factory(t, memory.Name, "garbage"), storage.Events{})
 	pids := children(t)
 	w := storagetest.NewWriter(message.IndexRules{})
 	p := w.Pending([]storagetest.Message{{Queue: message.Queue{Topic: "T"}, Body: []byte("x")}})
 	require.NoError(t, storagetest.OpenSequencer(t, nop{s}, plugin.SystemClock{}, 1).Assign(p, 0))
-	err = s.Append(t.Context(), &p.Batches[0])
+	err := s.Append(t.Context(), &p.Batches[0])
 	require.ErrorIs(t, err, plugin.ErrUnavailable)
 	require.NotErrorIs(t, err, storage.ErrFailed)
 	why := s.Capabilities().Reopener.Gone(t.Context())

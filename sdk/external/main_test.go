@@ -160,7 +160,14 @@ func factory(tb testing.TB, name, role string) storage.Factory {
 // running builds and starts a store, which is shut down with the test.
 func running(tb testing.TB, f storage.Factory, e storage.Events) storage.Store {
 	tb.Helper()
-	s, err := f.Build(tb.Context(), params(tb.TempDir(), e), nil)
+	return started(tb, f, params(tb.TempDir(), e))
+}
+
+// started is a store whose process ends with the test, also with one that fails:
+// those after it count the processes.
+func started(tb testing.TB, f storage.Factory, p storage.Params) storage.Store {
+	tb.Helper()
+	s, err := f.Build(tb.Context(), p, nil)
 	require.NoError(tb, err)
 	require.NoError(tb, s.Start(tb.Context()))
 	tb.Cleanup(func() { _ = s.Shutdown(context.WithoutCancel(tb.Context())) })

@@ -101,9 +101,7 @@ func TestNoise(t *testing.T) {
 	var log buffer
 	p := params(t.TempDir(), storage.Events{})
 	p.Logger = log.logger()
-	s, err := factory(t, "chatty", "noisy").Build(t.Context(), p, nil)
-	require.NoError(t, err)
-	require.NoError(t, s.Start(t.Context()))
+	s := started(t, factory(t, "chatty", "noisy"), p)
 	require.NoError(t, s.Sync(t.Context(), 0))
 	require.NoError(t, s.Shutdown(t.Context()))
 	for _, want := range []string{
@@ -135,9 +133,7 @@ func TestByHand(t *testing.T) {
 func TestPluginKilled(t *testing.T) {
 	f := factory(t, pebble.Name, "serve")
 	failed := make(chan error, 10)
-	s, err := f.Build(t.Context(), params(t.TempDir(), storage.Events{Failed: func(err error) { failed <- err }}), nil)
-	require.NoError(t, err)
-	require.NoError(t, s.Start(t.Context()))
+	s := started(t, f, params(t.TempDir(), storage.Events{Failed: func(err error) { failed <- err }}))
 	pids := children(t)
 	require.Len(t, pids, 1)
 
@@ -218,13 +214,24 @@ func TestForgetful(t *testing.T) {
 	child, err := os.FindProcess(children(t)[0])
 	require.NoError(t, err)
 	require.NoError(t, child.Kill())
-	err = <-failed
+	err = heard(t, failed)
 	require.ErrorIs(t, err, storage.ErrFailed)
 	for _, want := range []string{memory.Name, "its id", "restart the broker"} {
 		require.ErrorContains(t, err, want)
 	}
 	require.ErrorIs(t, s.Capabilities().Reopener.Reopened(t.Context()), storage.ErrFailed)
 	require.ErrorIs(t, s.Read(t.Context(), storage.ReadRequest{}, &storage.Chunk{}), storage.ErrFailed)
+}
+
+// heard is what a channel brings within patience.
+func heard[T any](t *testing.T, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(patience):
+		t.Fatalf("nothing came within %v", patience)
+	}
+	return v
 }
 
 func requireNil(t *testing.T, err error) bool {
@@ -302,9 +309,7 @@ func TestHostKilled(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, left, "sockets are left behind")
 	}
-	s, err := factory(t, pebble.Name, "serve").Build(t.Context(), params(dir, storage.Events{}), nil)
-	require.NoError(t, err)
-	require.NoError(t, s.Start(t.Context()), "the next host opens the store")
+	s := started(t, factory(t, pebble.Name, "serve"), params(dir, storage.Events{}))
 	require.NoError(t, s.Shutdown(t.Context()))
 }
 
