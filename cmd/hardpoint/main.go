@@ -24,7 +24,7 @@ func main() {
 // Each is a module of fx, because fx calls modules in order and before what is
 // not in one.
 func parts(n *node) []fx.Option {
-	list := []fx.Option{standard.Module, fx.Supply(&n.Config), outOfProcess(n), pluginsChecked(n), lockDir(n), adminPort(n)}
+	list := []fx.Option{standard.Module, fx.Supply(&n.Config, n.Loaded), outOfProcess(n), pluginsChecked(n), lockDir(n), adminPort(n)}
 	if n.Mode&config.Namesrv != 0 {
 		list = append(list, nameserver.Module, nameServerOf(n))
 	}

@@ -156,6 +156,7 @@ func adminPort(n *node) fx.Option {
 // nameServerOf configures the name server and lets the broker beside it find it.
 func nameServerOf(n *node) fx.Option {
 	return fx.Options(
+		fx.Supply(nameserver.OnChange(n.onChange)),
 		fx.Provide(
 			func() (nameserver.Config, error) {
 				return nameserver.FromConfig(&n.Config, broker.Limits(&n.Config))
@@ -175,13 +176,16 @@ func nameServerOf(n *node) fx.Option {
 	)
 }
 
+// onChange applies what a request changed and belongs to the whole process.
+func (n *node) onChange(c config.Change) {
+	if c.Key == "logLevel" {
+		setLevel(&n.level, c.New)
+	}
+}
+
 func brokerOf(n *node) fx.Option {
 	return fx.Options(
-		fx.Supply(n.Loaded, broker.OnChange(func(c config.Change) {
-			if c.Key == "logLevel" {
-				setLevel(&n.level, c.New)
-			}
-		})),
+		fx.Supply(broker.OnChange(n.onChange)),
 		fx.Invoke(func(p *adminport.Port, b *broker.Broker) { p.Check("broker "+b.Name(), b.Ready) }),
 	)
 }

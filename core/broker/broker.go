@@ -175,7 +175,7 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 		Dialer: func() transport.Dialer { return b.trans.Capabilities().Dialer },
 	})
 	if p.Loaded != nil {
-		b.loaded = p.Loaded
+		b.loaded = p.Loaded.As(config.Broker)
 		k.Update = b.update
 	}
 	k.Announce = b.announce

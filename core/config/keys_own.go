@@ -47,11 +47,11 @@ func namesrvKeys() []Key {
 	const g = GroupNamesrv
 	return []Key{
 		{Name: "namesrvListen", Group: g, Type: Address, Default: ":9876", Applies: Namesrv, Flag: "namesrv-listen", Desc: "Address on which the name server accepts brokers and clients."},
-		{Name: "scanNotActiveBrokerInterval", Group: g, Type: Duration, Unit: "ms", Min: 10, Max: 600_000, Default: "5000", Applies: Namesrv, Desc: "How often the name server looks for brokers that went silent."},
-		{Name: "brokerChannelExpiredTime", Group: g, Type: Duration, Unit: "ms", Min: 100, Max: 3_600_000, Default: "120000", Applies: Namesrv, Desc: "A broker silent for this long is taken out of the routes."},
-		{Name: "orderMessageEnable", Group: g, Type: Bool, Default: "false", Applies: Namesrv, Desc: "Adds the configuration of ordered topics to route answers."},
-		{Name: "enableAllTopicList", Group: g, Type: Bool, Default: "true", Applies: Namesrv, Desc: "Answers requests for the list of all topics."},
-		{Name: "enableTopicList", Group: g, Type: Bool, Default: "true", Applies: Namesrv, Desc: "Answers requests for the topics of a cluster or unit."},
+		{Name: "scanNotActiveBrokerInterval", Group: g, Type: Duration, Unit: "ms", Min: 10, Max: 600_000, Default: "5000", Applies: Namesrv, Reloadable: true, Desc: "How often the name server looks for brokers that went silent."},
+		{Name: "brokerChannelExpiredTime", Group: g, Type: Duration, Unit: "ms", Min: 100, Max: 3_600_000, Default: "120000", Applies: Namesrv, Reloadable: true, Desc: "A broker silent for this long is taken out of the routes."},
+		{Name: "orderMessageEnable", Group: g, Type: Bool, Default: "false", Applies: Namesrv, Reloadable: true, Desc: "Adds the configuration of ordered topics to route answers."},
+		{Name: "enableAllTopicList", Group: g, Type: Bool, Default: "true", Applies: Namesrv, Reloadable: true, Desc: "Answers requests for the list of all topics."},
+		{Name: "enableTopicList", Group: g, Type: Bool, Default: "true", Applies: Namesrv, Reloadable: true, Desc: "Answers requests for the topics of a cluster or unit."},
 	}
 }
 

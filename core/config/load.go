@@ -45,6 +45,7 @@ type Loaded struct {
 	Mode     Mode
 	File     string // the file that was read; empty: none
 
+	part    Mode // see As; 0: the whole process
 	k       *koanf.Koanf
 	secrets map[string]string // that references stood for
 }

@@ -335,6 +335,31 @@ func TestShow(t *testing.T) {
 	require.NotContains(t, rows, "namesrvListen")
 }
 
+// The parts of a standalone process have their own keys; a common one is of both.
+func TestAs(t *testing.T) {
+	l, err := Load(Options{Env: []string{"HARDPOINT_LISTEN=127.0.0.1:1", "HARDPOINT_NAMESRV_LISTEN=127.0.0.1:2"}})
+	require.NoError(t, err)
+	names, broker := l.As(Namesrv), l.As(Broker)
+	for of, own := range map[*Loaded][3]string{names: {"listenPort=2\n", "orderMessageEnable=false\n", "flushDiskType"}, broker: {"listenPort=1\n", "flushDiskType=ASYNC_FLUSH\n", "orderMessageEnable"}} {
+		text := string(of.Properties())
+		require.Contains(t, text, own[0])
+		require.Contains(t, text, own[1])
+		require.NotContains(t, text, own[2])
+		require.Contains(t, text, "logLevel=info\n")
+		_, changes, err := of.Update([]byte(text))
+		require.NoError(t, err)
+		require.Empty(t, changes)
+	}
+	_, _, err = broker.Update([]byte("orderMessageEnable=true"))
+	require.ErrorIs(t, fault(t, err), ErrNotReloadable)
+	_, _, err = names.Update([]byte("traceOn=false"))
+	require.ErrorIs(t, fault(t, err), ErrNotReloadable)
+	next, changes, err := names.Update([]byte("orderMessageEnable=true"))
+	require.NoError(t, err)
+	require.Len(t, changes, 1)
+	require.NotContains(t, string(next.Properties()), "flushDiskType", "still that part")
+}
+
 func TestUpdate(t *testing.T) {
 	l, err := loadText(t, Broker, "broker.conf", "listenPort=20911\nautoCreateTopicEnable=true\n")
 	require.NoError(t, err)

@@ -84,6 +84,23 @@ func (k Key) shown(v any) string {
 	return s
 }
 
+// As is the same configuration as one part of the process sees it, the broker or the
+// name server of a standalone one: Update and Properties are about the keys of that
+// part. Zero: the whole process.
+func (l *Loaded) As(part Mode) *Loaded {
+	c := *l
+	c.part = part
+	return &c
+}
+
+// applies is what Update and Properties are about.
+func (l *Loaded) applies() Mode {
+	if l.part != 0 {
+		return l.part
+	}
+	return l.Mode
+}
+
 // Change is one key that an update changed, as text.
 type Change struct{ Key, Old, New string }
 
@@ -114,6 +131,9 @@ func (l *Loaded) Update(text []byte) (*Loaded, []Change, error) {
 		case reflect.DeepEqual(old, v):
 			delete(flat, k.path())
 			n.restore(k.Name, l.Config.origin)
+		case k.Applies&l.applies() == 0:
+			n.fail(&Error{Kind: ErrNotReloadable, Key: k.Name, Value: k.shown(v), Source: src,
+				Reason: fmt.Sprintf("it is a key of the %s and this is a %s", k.Applies, l.applies())})
 		case !k.Reloadable:
 			n.fail(&Error{Kind: ErrNotReloadable, Key: k.Name, Value: k.shown(v), Source: src,
 				Reason: "it is " + k.shown(old) + "; change the configuration and restart"})
@@ -134,8 +154,21 @@ func (l *Loaded) Update(text []byte) (*Loaded, []Change, error) {
 	if len(n.errs) > 0 {
 		return nil, nil, &Errors{n.errs}
 	}
-	out.File = l.File
+	out.File, out.part = l.File, l.part
 	return out, changes, nil
+}
+
+// Describe says what an update changed, for the answer to who asked for it; what is
+// the program that it lasts as long as.
+func Describe(changes []Change, what string) string {
+	if len(changes) == 0 {
+		return "nothing changed"
+	}
+	said := make([]string, len(changes))
+	for i, c := range changes {
+		said[i] = fmt.Sprintf("%s: %s -> %s", c.Key, c.Old, c.New)
+	}
+	return strings.Join(said, "; ") + " (until the " + what + " stops; write it into its configuration to keep it)"
 }
 
 // restore takes the origin of a key from before the update.
@@ -160,7 +193,7 @@ func (l *Loaded) partOf(k Key) any {
 }
 
 func (l *Loaded) listen() string {
-	if l.Mode == Namesrv {
+	if l.applies() == Namesrv {
 		return l.Config.Namesrv.Listen
 	}
 	return l.Config.Network.Listen
@@ -173,7 +206,7 @@ func (l *Loaded) listen() string {
 func (l *Loaded) Properties() []byte {
 	var b bytes.Buffer
 	for _, k := range keyTable().keys {
-		if k.Status != Honoured || k.Applies&l.Mode == 0 || k.Secret {
+		if k.Status != Honoured || k.Applies&l.applies() == 0 || k.Secret {
 			continue
 		}
 		v := l.k.Get(k.path())

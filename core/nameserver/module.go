@@ -13,7 +13,8 @@ import (
 
 // Module runs a name server. It needs a [Config] (fx.Supply) and the chosen
 // transport among the plugins, and provides the *[Server]. With a *config.Config
-// it says where a fault in the transport's configuration was written. Put it
+// it says where a fault in the transport's configuration was written; with a
+// *config.Loaded requests read and change its configuration (see [OnChange]). Put it
 // before a broker that registers with it: components start in this order.
 var Module = fx.Module("nameserver",
 	fx.Provide(wire),
@@ -26,6 +27,8 @@ type inFx struct {
 	Options wiring.Options
 	Plugins *wiring.Plugins
 	Process *config.Config `optional:"true"`
+	Loaded  *config.Loaded `optional:"true"`
+	Changed OnChange       `optional:"true"`
 }
 
 func wire(in inFx) (*Server, error) {
@@ -40,5 +43,5 @@ func wire(in inFx) (*Server, error) {
 		return nil, fmt.Errorf("name server: %w", err)
 	}
 	o := in.Options
-	return New(ctx, plugin.Settings{Logger: o.Logger, Meter: o.Meter, Clock: o.Clock}, in.Config, f)
+	return build(ctx, plugin.Settings{Logger: o.Logger, Meter: o.Meter, Clock: o.Clock}, in.Config, f, in.Loaded, in.Changed)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/hardpointmq/hardpoint/core/config"
 	engine "github.com/hardpointmq/hardpoint/core/internal/nameserver"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
@@ -17,17 +18,25 @@ type Server struct {
 	cfg       Config
 	settings  plugin.Settings
 	engine    *engine.Server
+	changed   OnChange
 	transport transport.Transport
 
 	mu       sync.Mutex
 	listener transport.Listener
+	loaded   *config.Loaded // nil: requests cannot read or change the configuration
 }
 
 var _ plugin.Component = (*Server)(nil)
 
 // New makes a name server and the transport that f builds. It does no I/O.
-// Settings.Dir is ignored for Config.Dir.
+// Settings.Dir is ignored for Config.Dir. Requests cannot change its configuration.
 func New(ctx context.Context, s plugin.Settings, cfg Config, f transport.Factory) (*Server, error) {
+	return build(ctx, s, cfg, f, nil, nil)
+}
+
+// build is New; loaded, if it is not nil, is where cfg came from, and changed, if it is
+// not nil, is told of what requests change there.
+func build(ctx context.Context, s plugin.Settings, cfg Config, f transport.Factory, loaded *config.Loaded, changed OnChange) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("name server: %w", err)
 	}
@@ -35,16 +44,21 @@ func New(ctx context.Context, s plugin.Settings, cfg Config, f transport.Factory
 	s.Logger = s.Logger.With("component", "nameserver")
 	own := s
 	own.Name, own.Dir = "nameserver", cfg.Dir
-	e, err := engine.New(engine.Params{Settings: own, Config: cfg.rules(), FS: vfs.OS{}})
-	if err != nil {
+	n := &Server{cfg: cfg, settings: own, changed: changed}
+	p := engine.Params{Settings: own, Config: cfg.rules(), FS: vfs.OS{}}
+	if loaded != nil {
+		n.loaded = loaded.As(config.Namesrv)
+		p.Properties, p.Update = n.properties, n.update
+	}
+	var err error
+	if n.engine, err = engine.New(p); err != nil {
 		return nil, err
 	}
 	s.Name, s.Dir = f.Name(), ""
-	t, err := f.Build(ctx, transport.Params{Settings: s}, cfg.TransportConfig)
-	if err != nil {
+	if n.transport, err = f.Build(ctx, transport.Params{Settings: s}, cfg.TransportConfig); err != nil {
 		return nil, fmt.Errorf("name server: transport %s: %w", f.Name(), err)
 	}
-	return &Server{cfg: cfg, settings: own, engine: e, transport: t}, nil
+	return n, nil
 }
 
 // Start serves; it returns when brokers and clients can connect.

@@ -22,7 +22,10 @@
 // and one generation of the table (which grows when an address changes), and
 // is encoded by the first query that finds it stale.
 //
-// Not here: static topics, the controller, slaves acting as masters in the
-// answers to clients, and the zone filter; brokers that use these are served as
-// RocketMQ's name server does with its default configuration.
+// A query that names a zone is answered with the brokers of that zone, as by
+// RocketMQ's ZoneRouteRPCHook; these answers are encoded for each query.
+//
+// Not here: static topics, the controller, and slaves acting as masters in the
+// answers to clients; brokers that use these are served as RocketMQ's name server
+// does with its default configuration.
 package nameserver

@@ -150,6 +150,7 @@ type reg struct {
 	topics     map[string]int32 // permissions; nil: the two topics A and B
 	timeout    int64
 	acting     bool
+	zone       string
 }
 
 func (c *conn) register(r reg) answerFrame {
@@ -170,7 +171,7 @@ func (c *conn) register(r reg) answerFrame {
 	require.NoError(c.t, err)
 	return c.call(command.ReqRegisterBroker, &command.RegisterBrokerRequest{
 		BrokerID:     command.BrokerID{BrokerName: r.name, BrokerAddr: r.addr, ClusterName: r.cluster, BrokerID: r.id},
-		HAServerAddr: "ha-" + r.addr, HeartbeatTimeoutMillis: r.timeout, EnableActingMaster: r.acting, BodyCRC32: crc,
+		HAServerAddr: "ha-" + r.addr, HeartbeatTimeoutMillis: r.timeout, ZoneName: r.zone, EnableActingMaster: r.acting, BodyCRC32: crc,
 	}, body)
 }
 

@@ -68,15 +68,33 @@ func (s *session) route(h *command.Header, r *reply) {
 		r.fail(command.RespSystemError, fmt.Sprint(req.Decode(h)))
 		return
 	}
-	if r.body = s.server.table.route(name); r.body == nil {
+	if zone := zoneOf(h); zone != "" {
+		r.body = s.server.table.zoneRoute(name, zone)
+	} else {
+		r.body = s.server.table.route(name)
+	}
+	if r.body == nil {
 		s.server.unknown.Add(1)
 		r.fail(command.RespTopicNotExist, "No topic route info in name server for the topic: "+string(name)+noRouteHint)
 	}
 }
 
+// zoneOf is the zone to which a client wants its route cut, empty: the whole route. Java
+// clients with a zone of their own say so with each query.
+func zoneOf(h *command.Header) string {
+	if _, ok := h.Ext(command.ZoneName); !ok {
+		return "" // nearly always, and nothing is allocated
+	}
+	var req command.RouteRequest
+	if err := req.Decode(h); err != nil || !req.ZoneMode {
+		return "" // as Java reads a switch that is neither true nor false
+	}
+	return strings.TrimSpace(req.ZoneName)
+}
+
 // order is what a route says about an ordered topic.
 func (s *Server) order(topic string) string {
-	if !s.cfg.OrderMessageEnable {
+	if !s.cfg.Load().OrderMessageEnable {
 		return ""
 	}
 	v, _ := s.kv.get(orderNamespace, topic)
@@ -234,13 +252,13 @@ func (s *session) admin(h *command.Header, body []byte, r *reply) error {
 	all := func(*queue) bool { return true }
 	switch h.Code {
 	case command.ReqGetAllTopicListFromNameserver:
-		return s.topics(s.server.cfg.EnableAllTopicList, all, r)
+		return s.topics(s.server.cfg.Load().EnableAllTopicList, all, r)
 	case command.ReqGetTopicsByCluster:
 		cluster, err := need(h, "cluster")
 		if err != nil {
 			return err
 		}
-		return s.topics(s.server.cfg.EnableTopicList, func(q *queue) bool { return q.group.view.Load().Cluster == cluster }, r)
+		return s.topics(s.server.cfg.Load().EnableTopicList, func(q *queue) bool { return q.group.view.Load().Cluster == cluster }, r)
 	case command.ReqGetSystemTopicListFromNS:
 		var err error
 		r.body, err = command.EncodeBody(t.systemTopics())
@@ -272,8 +290,27 @@ func (s *session) admin(h *command.Header, body []byte, r *reply) error {
 		}
 		t.putQueues(topic, route.QueueDatas)
 		return nil
+	case command.ReqGetNamesrvConfig, command.ReqUpdateNamesrvConfig:
+		return s.config(h, body, r)
 	}
 	r.fail(command.RespRequestCodeNotSupported, fmt.Sprintf(" request type %d not supported", h.Code))
+	return nil
+}
+
+// config is requests 318 and 319.
+func (s *session) config(h *command.Header, body []byte, r *reply) error {
+	switch {
+	case s.server.props == nil || s.server.alter == nil:
+		r.fail(command.RespRequestCodeNotSupported, "the configuration of this name server is fixed by the program that embeds it")
+	case h.Code == command.ReqGetNamesrvConfig:
+		r.body = s.server.props()
+	default:
+		changed, err := s.server.alter(body)
+		if err != nil {
+			return err
+		}
+		r.remark = changed
+	}
 	return nil
 }
 
@@ -287,7 +324,7 @@ func (s *session) topics(enabled bool, want func(*queue) bool, r *reply) error {
 }
 
 func (s *session) unitTopics(with, without int32, r *reply) error {
-	return s.topics(s.server.cfg.EnableTopicList, func(q *queue) bool {
+	return s.topics(s.server.cfg.Load().EnableTopicList, func(q *queue) bool {
 		return q.data.TopicSysFlag&with != 0 && q.data.TopicSysFlag&without == 0
 	}, r)
 }

@@ -246,7 +246,7 @@ func TestAdmin(t *testing.T) {
 	require.Zero(t, c.call(command.ReqRegisterTopicInNamesrv, ext{"topic": "Single"}, route).code)
 	require.Equal(t, map[string]string{"a": "6", "a/0": masterA.addr}, c.addrs("Single"))
 
-	for _, code := range []int32{command.ReqUpdateNamesrvConfig, command.ReqGetNamesrvConfig, 9999} {
+	for _, code := range []int32{command.ReqGetBrokerConfig, 9999} {
 		a := c.call(code, nil, nil)
 		require.Equal(t, command.RespRequestCodeNotSupported, a.code)
 		require.Equal(t, " request type "+strconv.Itoa(int(code))+" not supported", a.remark)

@@ -3,6 +3,7 @@ package nameserver
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/hardpointmq/hardpoint/core/command"
 )
@@ -26,6 +27,25 @@ func (t *table) route(name []byte) []byte {
 	body := route.AppendJSON(nil)
 	tp.answer.Store(&answer{gen, queues, body})
 	return body
+}
+
+// zoneRoute is route, cut to the brokers of a zone. Brokers that lost their master stay:
+// their slaves are all that is left of their messages. It is encoded for each query.
+func (t *table) zoneRoute(name []byte, zone string) []byte {
+	tp := (*t.topics.Load())[string(name)]
+	if tp == nil {
+		return nil
+	}
+	all := routeOf(*tp.queues.Load())
+	var r command.TopicRouteData
+	for i := range all.BrokerDatas {
+		b := &all.BrokerDatas[i]
+		if _, master := b.BrokerAddrs[masterID]; !master || strings.EqualFold(b.ZoneName, zone) {
+			r.BrokerDatas, r.QueueDatas = append(r.BrokerDatas, *b), append(r.QueueDatas, all.QueueDatas[i])
+		}
+	}
+	r.OrderTopicConf = t.order(string(name))
+	return r.AppendJSON(nil)
 }
 
 func routeOf(queues []queue) command.TopicRouteData {

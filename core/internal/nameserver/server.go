@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/internal/rarely"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -19,6 +20,11 @@ type Params struct {
 	Config Config
 	// FS holds Settings.Dir; nil: in memory only.
 	FS vfs.FS
+	// Properties answers GET_NAMESRV_CONFIG, Update applies the text of
+	// UPDATE_NAMESRV_CONFIG (all or nothing; it returns what changed, and calls
+	// SetConfig). nil: not served.
+	Properties func() []byte
+	Update     func(text []byte) (string, error)
 
 	_ struct{}
 }
@@ -26,11 +32,13 @@ type Params struct {
 // Server is a name server. It serves whoever comes through Handler; who listens
 // is not its business.
 type Server struct {
-	cfg   Config
+	cfg   atomic.Pointer[Config]
 	clock plugin.Clock
 	meter plugin.Meter
 	table *table
 	kv    *kvStore
+	props func() []byte
+	alter func([]byte) (string, error)
 
 	brokers atomic.Int64 // sessions that registered one
 	// large is a place for each large registration that may be decoded at a
@@ -62,12 +70,24 @@ func New(p Params) (*Server, error) {
 	}
 	set := p.Settings.WithDefaults()
 	s := &Server{
-		cfg: p.Config, clock: set.Clock, meter: set.Meter, kv: newKV(p.FS, set.Dir, set.Logger), large: make(chan struct{}, maxLarge),
+		props: p.Properties, alter: p.Update, clock: set.Clock, meter: set.Meter, kv: newKV(p.FS, set.Dir, set.Logger), large: make(chan struct{}, maxLarge),
 		queries: set.Meter.Counter("nameserver_route_queries_total", "Route queries."),
 		unknown: set.Meter.Counter("nameserver_route_misses_total", "Route queries for topics that nobody registered."),
 	}
-	s.table = newTable(set.Logger, set.Clock, p.Config.BrokerExpiry, s.order)
+	s.cfg.Store(&p.Config)
+	s.table = newTable(set.Logger, set.Clock, func() time.Duration { return s.cfg.Load().BrokerExpiry }, s.order)
 	return s, nil
+}
+
+// SetConfig replaces the configuration while the server runs; the scan takes a new
+// interval after the one that is under way. The error is Config.Validate's.
+func (s *Server) SetConfig(c Config) error {
+	if err := c.Validate(); err != nil {
+		return fmt.Errorf("name server: %w", err)
+	}
+	s.cfg.Store(&c)
+	s.table.gen.Add(1) // routes may show the configuration of ordered topics, or not any more
+	return nil
 }
 
 // Handler serves the peers of a transport.
@@ -94,7 +114,7 @@ func (s *Server) Start(context.Context) error {
 // scan removes silent brokers.
 func (s *Server) scan(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
-	timer := s.clock.NewTimer(s.cfg.ScanInterval)
+	timer := s.clock.NewTimer(s.cfg.Load().ScanInterval)
 	defer timer.Stop()
 	for {
 		select {
@@ -102,7 +122,7 @@ func (s *Server) scan(ctx context.Context, done chan<- struct{}) {
 			return
 		case <-timer.C():
 			s.table.expire()
-			timer.Reset(s.cfg.ScanInterval)
+			timer.Reset(s.cfg.Load().ScanInterval)
 		}
 	}
 }

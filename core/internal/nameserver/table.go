@@ -34,7 +34,7 @@ var errRegister = errors.New("register broker failed")
 type table struct {
 	log    *slog.Logger
 	clock  plugin.Clock
-	expiry time.Duration
+	expiry func() time.Duration      // of brokers that do not say it themselves
 	order  func(topic string) string // what a route says about an ordered topic
 
 	mu     sync.Mutex
@@ -80,7 +80,7 @@ type answer struct {
 	body   []byte
 }
 
-func newTable(log *slog.Logger, clock plugin.Clock, expiry time.Duration, order func(string) string) *table {
+func newTable(log *slog.Logger, clock plugin.Clock, expiry func() time.Duration, order func(string) string) *table {
 	t := &table{log: log, clock: clock, expiry: expiry, order: order, groups: map[string]*group{}}
 	t.topics.Store(&map[string]*topic{})
 	return t
@@ -123,7 +123,7 @@ func (t *table) register(r *registration) (command.RegisterBrokerResponse, error
 	m, fresh := t.join(g, r)
 	changed := fresh || m.version != version
 	m.version = version
-	m.seen, m.timeout, m.owner = t.clock.Now(), t.expiry, r.owner
+	m.seen, m.timeout, m.owner = t.clock.Now(), t.expiry(), r.owner
 	if r.HeartbeatTimeoutMillis > 0 {
 		m.timeout = time.Duration(min(r.HeartbeatTimeoutMillis, maxTimeout.Milliseconds())) * time.Millisecond
 	}
