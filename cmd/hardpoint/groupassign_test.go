@@ -50,7 +50,7 @@ func TestGroupAssign(t *testing.T) {
 		args []string
 	}{
 		{"group G has no member that broker broker-a knows", []string{"G", "C", "--broker", broker}},
-		{`there is no allocate plugin "stick"; known are averagely, circle, config, consistenthash, machineroom, sticky, zone`, []string{"G", "C", "--broker", broker, "--allocator", "stick"}},
+		{`there is no allocate plugin "stick"; known are averagely, circle, config, consistenthash, machineroom, sticky, zone; did you mean sticky?`, []string{"G", "C", "--broker", broker, "--allocator", "stick"}},
 		{"No topic route info", []string{"G", "nowhere", "--namesrv", nameServer}},
 		{"topic nowhere: the topic is not known", []string{"G", "nowhere", "--broker", broker}},
 		{"response code 3", []string{"G", "C", "--broker", nameServer, "--members", members}},

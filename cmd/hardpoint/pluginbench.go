@@ -21,6 +21,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage/storagebench"
 	"github.com/hardpointmq/hardpoint/core/wiring"
+	"github.com/hardpointmq/hardpoint/internal/suggest"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
 	"github.com/hardpointmq/hardpoint/sdk/external"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
@@ -187,10 +188,16 @@ var benched = []string{wire.Storage, wire.Allocate}
 // kindOf finds the kind that has a plugin of the name.
 func (b *pluginBench) kindOf(p *wiring.Plugins, name string) (pluginKind, error) {
 	var found []pluginKind
+	var known []string
 	for _, k := range pluginKinds() {
-		if slices.Contains(benched, k.name) && (b.kind == "" || b.kind == k.name) && slices.Contains(k.names(p), name) {
+		if !slices.Contains(benched, k.name) || b.kind != "" && b.kind != k.name {
+			continue
+		}
+		names := k.names(p)
+		if slices.Contains(names, name) {
 			found = append(found, k)
 		}
+		known = append(known, names...)
 	}
 	switch {
 	case len(found) == 1:
@@ -198,7 +205,7 @@ func (b *pluginBench) kindOf(p *wiring.Plugins, name string) (pluginKind, error)
 	case len(found) > 1:
 		return pluginKind{}, misusef("there is a store and an allocator called %s; choose with --kind", name)
 	}
-	return pluginKind{}, misusef("there is no store and no allocator called %q; `hardpoint plugin list` lists those that there are, and --config names a file with more", name)
+	return pluginKind{}, misusef("there is no store and no allocator called %q; `hardpoint plugin list` lists those that there are, and --config names a file with more%s", name, suggest.DidYouMean(name, slices.Values(known)))
 }
 
 func (b *pluginBench) measure(ctx context.Context, p *wiring.Plugins, of measured, raw plugin.Raw) ([]measured, error) {

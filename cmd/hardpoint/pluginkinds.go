@@ -16,6 +16,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/wiring"
+	"github.com/hardpointmq/hardpoint/internal/suggest"
 	"github.com/hardpointmq/hardpoint/sdk/external"
 	"github.com/hardpointmq/hardpoint/sdk/serve"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
@@ -77,12 +78,14 @@ func kindOf[P, T any](
 
 // kindNamed finds a kind as a person names it.
 func kindNamed(name string) (pluginKind, error) {
+	var names []string
 	for _, k := range pluginKinds() {
 		if k.name == name {
 			return k, nil
 		}
+		names = append(names, k.name)
 	}
-	return pluginKind{}, fmt.Errorf("there is no kind of plugins %q; known are allocate, replication, storage and transport", name)
+	return pluginKind{}, fmt.Errorf("there is no kind of plugins %q; known are allocate, replication, storage and transport%s", name, suggest.DidYouMean(name, slices.Values(names)))
 }
 
 // outOfProcess makes the plugins that are processes of their own, by --storage-process

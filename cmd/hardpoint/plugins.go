@@ -17,6 +17,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/wiring"
+	"github.com/hardpointmq/hardpoint/internal/suggest"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
 	"github.com/hardpointmq/hardpoint/sdk/serve"
 )
@@ -121,9 +122,9 @@ func (p *program) pluginList() *cobra.Command {
 				return fault
 			}
 			w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "KIND\tNAME\tCONTRACT\tFORM\tFACETS\tPROGRAM")
+			fmt.Fprintln(w, "KIND\tNAME\tVERSION\tCONTRACT\tFORM\tFACETS\tPROGRAM")
 			for _, i := range list {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", i.Kind, i.Name, i.Contract, strings.ReplaceAll(i.Form, "_", " "), strings.Join(i.Facets, " "), i.Program)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Kind, i.Name, i.Version, i.Contract, strings.ReplaceAll(i.Form, "_", " "), strings.Join(i.Facets, " "), i.Program)
 			}
 			if err := w.Flush(); err != nil {
 				return err
@@ -213,6 +214,9 @@ func (p *program) explainPlugin(ctx context.Context, key string, asJSON bool) er
 	}
 	// What is not in this program can be a program of its own, which is not known here.
 	foreign := fmt.Sprintf("This program has no %s plugin %s; %s.path can name a program that is one. All fields but these are its own: they are passed to it as they are,\nand it says what it does not know when the broker starts, `hardpoint config check FILE` checks a configuration, or `hardpoint plugin check PROGRAM` the program.\n", parts[1], parts[2], prefix)
+	if near := suggest.Nearest(parts[2], slices.Values(k.names(all))); near != "" {
+		foreign += fmt.Sprintf("Did you mean plugins.%s.%s?\n", parts[1], near)
+	}
 	if len(parts) == 4 {
 		one := slices.DeleteFunc(slices.Clone(fields), func(f pluginField) bool { return f.Key != key })
 		if len(one) == 0 && !ours {
@@ -223,7 +227,7 @@ func (p *program) explainPlugin(ctx context.Context, key string, asJSON bool) er
 			for _, f := range fields {
 				known = append(known, strings.SplitN(f.Key, ".", 4)[3])
 			}
-			return misusef("%s: %s %s has no field %q; known are %s", key, parts[1], parts[2], parts[3], strings.Join(known, ", "))
+			return misusef("%s: %s %s has no field %q; known are %s%s", key, parts[1], parts[2], parts[3], strings.Join(known, ", "), suggest.DidYouMean(parts[3], slices.Values(known)))
 		}
 		fields = one
 	}

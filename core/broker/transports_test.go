@@ -92,10 +92,10 @@ func TestTransportsBesideEachOther(t *testing.T) {
 // TestTransportsRefused: what cannot be is said by name, with the place.
 func TestTransportsRefused(t *testing.T) {
 	for set, want := range map[string][]string{
-		"transport=remotng":             {"--set", `there is no transport plugin "remotng"; known are deaf, inproc, remoting`},
+		"transport=remotng":             {"--set", `there is no transport plugin "remotng"; known are deaf, inproc, remoting; did you mean remoting?`},
 		"moreListeners=tape://:1":       {"--set", `there is no transport plugin "tape"`},
 		"plugins.transport.inproc.x=1":  nil, // known, and not in use: nobody decodes it
-		"plugins.transport.innproc.x=1": {`there is no transport plugin "innproc"`},
+		"plugins.transport.innproc.x=1": {`there is no transport plugin "innproc"`, "did you mean inproc?"},
 	} {
 		p := configured(t, set)
 		err := errors.Join(broker.CheckPlugins(t.Context(), p.Config, p.Plugins)...)

@@ -2,10 +2,13 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"unicode"
+
+	"github.com/hardpointmq/hardpoint/internal/suggest"
 )
 
 // Type is the kind of value that a key takes.
@@ -294,68 +297,16 @@ func (t *table) lookup(name string) (Key, bool) {
 
 // nearest returns the known spelling closest to name, empty when none is close.
 func (t *table) nearest(name string) string {
-	return nearestOf(name, func(yield func(string)) {
-		for n := range t.byName {
-			yield(n)
-		}
-	})
+	return suggest.Nearest(name, maps.Keys(t.byName))
 }
 
 // nearestEnv is nearest for a variable's name without the prefix.
 func (t *table) nearestEnv(name string) string {
-	n := nearestOf(name, func(yield func(string)) {
-		for e := range t.byEnv {
-			yield(e)
-		}
-	})
+	n := suggest.Nearest(name, maps.Keys(t.byEnv))
 	if n == "" {
 		return ""
 	}
 	return envPrefix + n
-}
-
-func nearestOf(name string, each func(yield func(string))) string {
-	if len(name) > 200 {
-		return ""
-	}
-	best, bestDist := "", len(name)/3+2
-	low := strings.ToLower(name)
-	each(func(n string) {
-		if d := len(n) - len(name); d >= bestDist || -d >= bestDist {
-			return
-		}
-		d := editDistance(low, strings.ToLower(n))
-		if d < bestDist || d == bestDist && best != "" && n < best {
-			best, bestDist = n, d
-		}
-	})
-	return best
-}
-
-// editDistance counts insertions, deletions, replacements and exchanges of
-// neighbours that turn a into b.
-func editDistance(a, b string) int {
-	prev2 := make([]int, len(b)+1)
-	prev := make([]int, len(b)+1)
-	cur := make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		cur[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				cur[j] = min(cur[j], prev2[j-2]+1)
-			}
-		}
-		prev2, prev, cur = prev, cur, prev2
-	}
-	return prev[len(b)]
 }
 
 const envPrefix = "HARDPOINT_"

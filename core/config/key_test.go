@@ -138,13 +138,3 @@ func TestEnvName(t *testing.T) {
 	}
 	require.Equal(t, "plugins.storage.my_store.cacheSize.minBytes", pluginEnvKey("PLUGINS__STORAGE__MY_STORE__CACHE_SIZE__MIN_BYTES"))
 }
-
-func TestEditDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"ab", "ba", 1}, {"abc", "abd", 1}, {"flush", "fush", 1}, {"kitten", "sitting", 3}} {
-		require.Equal(t, c.want, editDistance(c.a, c.b), "%s %s", c.a, c.b)
-		require.Equal(t, c.want, editDistance(c.b, c.a), "%s %s", c.b, c.a)
-	}
-}

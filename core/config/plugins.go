@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/hardpointmq/hardpoint/internal/suggest"
 )
 
 // pluginKinds are the four contracts.
@@ -116,12 +118,7 @@ func (l *loader) onePlugin(name string, e entry) (string, any, bool) {
 		return syntax("write plugins.KIND.NAME.FIELD, with KIND one of " + orList(pluginKinds))
 	}
 	if !slices.Contains(pluginKinds, parts[1]) {
-		near := nearestOf(parts[1], func(yield func(string)) {
-			for _, k := range pluginKinds {
-				yield(k)
-			}
-		})
-		l.fail(&Error{Kind: ErrUnknownKey, Key: name, Nearest: near, Source: e.src})
+		l.fail(&Error{Kind: ErrUnknownKey, Key: name, Nearest: suggest.Nearest(parts[1], slices.Values(pluginKinds)), Source: e.src})
 		return "", nil, false
 	}
 	if !IsPluginName(parts[2]) {

@@ -14,6 +14,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/internal/suggest"
 )
 
 // ErrUnknownPlugin: no factory has that name. Test with errors.Is.
@@ -41,12 +42,13 @@ func NewRegistry[P, T any](kind string, factories ...plugin.Factory[P, T]) (*Reg
 	return r, nil
 }
 
-// Lookup finds a factory by its configured name.
+// Lookup finds a factory by its configured name; otherwise the error names all, and
+// the one that was probably meant.
 func (r *Registry[P, T]) Lookup(name string) (plugin.Factory[P, T], error) {
 	if f := r.byName[name]; f != nil {
 		return f, nil
 	}
-	return nil, fmt.Errorf("%w: there is no %s plugin %q; known are %s", ErrUnknownPlugin, r.kind, name, strings.Join(r.Names(), ", "))
+	return nil, fmt.Errorf("%w: there is no %s plugin %q; known are %s%s", ErrUnknownPlugin, r.kind, name, strings.Join(r.Names(), ", "), suggest.DidYouMean(name, maps.Keys(r.byName)))
 }
 
 // With returns a copy of the registry in which f stands for the plugin of its
