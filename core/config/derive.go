@@ -202,6 +202,9 @@ func (l *loader) checkBroker(c *Config, refuse func(kind error, key, format stri
 	if need := c.Broker.MaxMessageSize + envelope; need > c.Network.MaxFrameSize {
 		refuse(ErrConflict, "maxMessageSize", "a message of that size needs maxFrameSize of at least %d; it is %s", need, formatSize(c.Network.MaxFrameSize))
 	}
+	if need := c.Broker.MaxMessageSize + envelope; need > c.Network.MaxPendingBytes {
+		refuse(ErrConflict, "maxPendingBytes", "must be at least %d for messages of up to maxMessageSize, which is %s: an answer with one could never be sent", need, formatSize(c.Broker.MaxMessageSize))
+	}
 	if c.Broker.MaxMessageSize >= c.Store.SegmentSize && (l.origin["maxMessageSize"] != Source{} || l.origin["mappedFileSizeCommitLog"] != Source{}) {
 		l.warn("mappedFileSizeCommitLog", l.origin["mappedFileSizeCommitLog"], "messages that do not fit into a segment of %s are refused, although maxMessageSize is %s",
 			formatSize(c.Store.SegmentSize), formatSize(c.Broker.MaxMessageSize))

@@ -36,8 +36,8 @@ func networkKeys() []Key {
 		{Name: "maxFrameSize", Aliases: []string{"com.rocketmq.remoting.frameMaxLength"}, Group: g, Type: Size, Min: 64 * kib, Max: 1 * gib, Default: "16MiB", Applies: Standalone, Desc: "Largest request; a longer one closes the connection. Must hold the largest message with its header."},
 		{Name: "maxHeaderSize", Group: g, Type: Size, Min: 4 * kib, Max: 16 * mib, Default: "256KiB", Applies: Standalone, Desc: "Largest header of a request."},
 		{Name: "maxBytesInFlight", Group: g, Type: Size, Min: 1 * mib, Max: 1 << 40, Default: "128MiB", Applies: Standalone, Desc: "Bytes of requests that are being read or not yet answered, over all connections of a port."},
-		{Name: "maxPendingBytesPerPeer", Group: g, Type: Size, Min: 64 * kib, Max: 1 * gib, Default: "8MiB", Applies: Standalone, Desc: "Bytes of answers that wait for one slow reader before its connection is closed."},
-		{Name: "maxPendingBytes", Group: g, Type: Size, Min: 1 * mib, Max: 1 << 40, Default: "128MiB", Applies: Standalone, Desc: "Bytes of answers that wait for slow readers, over all connections of a port."},
+		{Name: "maxPendingBytesPerPeer", Group: g, Type: Size, Min: 64 * kib, Max: 1 * gib, Default: "8MiB", Applies: Standalone, Desc: "Bytes of answers that wait for one slow reader before its connection is closed. One answer is sent whatever its size."},
+		{Name: "maxPendingBytes", Group: g, Type: Size, Min: 1 * mib, Max: 1 << 40, Default: "128MiB", Applies: Standalone, Desc: "Bytes of answers that wait for slow readers, over all connections of a port. Must hold the largest message with its header."},
 		{Name: "serverChannelMaxIdleTimeSeconds", Group: g, Type: Duration, Unit: "s", Min: 1, Max: 86400, Default: "120", Applies: Standalone, Desc: "A connection without any traffic for this long is closed."},
 		{Name: "connectTimeoutMillis", Aliases: []string{"com.rocketmq.remoting.client.connect.timeout"}, Group: g, Type: Duration, Unit: "ms", Min: 10, Max: 600_000, Default: "3000", Applies: Broker, Desc: "How long the broker tries to connect to a name server."},
 	}

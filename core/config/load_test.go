@@ -288,6 +288,7 @@ func TestRulesBetweenKeys(t *testing.T) {
 	for text, want := range map[string]string{
 		"maxMessageSize=16MiB":                               "maxFrameSize",
 		"maxBytesInFlight=1MiB":                              "could never be read",
+		"maxPendingBytes=4MiB":                               "must be at least 4259840 for messages of up to maxMessageSize, which is 4MiB",
 		"maxHeaderSize=16MiB\nmaxFrameSize=8MiB":             "maxHeaderSize",
 		"pluginBackoffFirst=31s":                             "must not exceed pluginBackoffMost, which is 30s",
 		"pluginBackoffMost=0":                                "pluginBackoffMost",
