@@ -16,6 +16,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/nameserver"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
+	"github.com/hardpointmq/hardpoint/plugins/transport/inproc"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 )
 
@@ -136,7 +137,7 @@ func (p *program) printVerdict(v verdict, asJSON bool) error {
 // checkPlugins lets the plugins of a configuration judge their own part: every
 // fault, for `config check` and for a start, with the same texts.
 func checkPlugins(ctx context.Context, l *config.Loaded, plugins *wiring.Plugins) []error {
-	var all []error
+	all := []error{l.Config.PluginError(wire.Transport, inproc.Name, reachable(&l.Config))}
 	if l.Mode&config.Namesrv != 0 {
 		all = append(all, nameserver.CheckPlugins(ctx, &l.Config, plugins))
 	}
@@ -155,6 +156,14 @@ func checkPlugins(ctx context.Context, l *config.Loaded, plugins *wiring.Plugins
 		}
 	}
 	return faults
+}
+
+// reachable refuses a client port that no client could come to.
+func reachable(c *config.Config) error {
+	if c.Network.Transport != inproc.Name {
+		return nil
+	}
+	return errors.New("transport inproc connects peers of one process alone: no client reaches a broker or a name server of this program through it, and they do not reach each other; choose another one, as remoting. It is for programs that embed a broker (package sdk/embedded)")
 }
 
 func findingOf(err error) finding {

@@ -20,6 +20,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/plugins/standard"
+	"github.com/hardpointmq/hardpoint/plugins/transport/inproc"
 )
 
 // Start and stop of a test's broker take no longer than this.
@@ -45,7 +46,8 @@ func WithDir(dir string) Option { return func(o *options) { o.dir = dir } }
 // commitlog]. A store that keeps files needs [WithDir].
 func WithStorage(name string) Option { return func(o *options) { o.storage = name } }
 
-// WithoutNameServer runs a broker alone, for clients that know its address.
+// WithoutNameServer runs a broker alone, for clients that know its address, or that
+// need none ([Broker.API]).
 func WithoutNameServer() Option { return func(o *options) { o.names = false } }
 
 // With sets a configuration key as in a configuration file; wrong ones are an
@@ -113,6 +115,9 @@ func New(ctx context.Context, opts ...Option) (*Broker, error) {
 }
 
 func (b *Broker) startNames(ctx context.Context, o *options, cfg *config.Config) error {
+	if cfg.Network.Transport == inproc.Name {
+		return errors.New("transport inproc does not join broker and name server, which have an instance of it each; leave the name server out (WithoutNameServer)")
+	}
 	n, err := nameserver.FromConfig(cfg, broker.Limits(cfg))
 	if err != nil {
 		return err

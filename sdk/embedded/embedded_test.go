@@ -182,6 +182,7 @@ func TestWrongOptions(t *testing.T) {
 		"unknown key":     {embedded.With("flushDiskTyp", "x"), "flushDiskType"},
 		"bad value":       {embedded.With("flushDiskType", "sometimes"), "SYNC_FLUSH"},
 		"files, no place": {embedded.WithStorage("commitlog"), "WithDir"},
+		"within":          {embedded.With("transport", "inproc"), "WithoutNameServer"},
 		"taken port":      {embedded.With("listen", "256.0.0.1:1"), "256.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -191,6 +192,7 @@ func TestWrongOptions(t *testing.T) {
 	}
 	_, err := embedded.New(t.Context(), embedded.WithDir(t.TempDir()), embedded.WithStorage("nothing"))
 	require.ErrorIs(t, err, wiring.ErrUnknownPlugin)
+	embedded.Start(t, embedded.With("transport", "inproc"), embedded.With("advertise", "127.0.0.1:10911"), embedded.WithoutNameServer()) // nothing but the API
 }
 
 func TestAProcessIsNotPassedOverInSilence(t *testing.T) {

@@ -39,6 +39,8 @@ func TestMain(m *testing.M) {
 		serve.Main(plugins())
 	case "unmoving":
 		serve.Main(serve.Transport(unmoving()))
+	case "crowded":
+		serve.Main(serve.Transport(crowded()))
 	case "stores":
 		serve.Main(serve.Storage(memory.NewFactory()))
 	case "noisy":

@@ -8,11 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,8 +69,13 @@ func transportConformance(t *testing.T) {
 // test.
 func startTransport(tb testing.TB, f transport.Factory) transport.Transport {
 	tb.Helper()
+	return startLogged(tb, f, nil)
+}
+
+func startLogged(tb testing.TB, f transport.Factory, log *slog.Logger) transport.Transport {
+	tb.Helper()
 	var p transport.Params
-	p.Settings = plugin.Settings{Name: f.Name()}.WithDefaults()
+	p.Settings = plugin.Settings{Name: f.Name(), Logger: log}.WithDefaults()
 	tr, err := f.Build(tb.Context(), p, nil)
 	require.NoError(tb, err)
 	require.NoError(tb, tr.Start(tb.Context()))
@@ -400,6 +408,69 @@ func TestTransportReplaced(t *testing.T) {
 	require.NoError(t, ln.Close())
 	_, err = net.Dial("tcp", ln.Address())
 	require.Error(t, err, "no process has the port any more")
+}
+
+// crowdedAt is how many connections a process with role crowded takes over.
+const crowdedAt = 2
+
+// crowded is a transport whose process may not have many open files.
+func crowded() transport.Factory {
+	f := remoting.NewFactory()
+	return plugin.NewRawFactory(f.Name(), f.Describe,
+		func(ctx context.Context, p transport.Params, raw plugin.Raw) (transport.Transport, error) {
+			t, err := f.Build(ctx, p, raw)
+			return &crowd{Transport: t}, err
+		})
+}
+
+type crowd struct {
+	transport.Transport
+	taken atomic.Int64
+}
+
+func (c *crowd) Capabilities() transport.Capabilities {
+	all := c.Transport.Capabilities()
+	all.Mover = crowdMover{all.Mover, c}
+	return all
+}
+
+type crowdMover struct {
+	transport.Mover
+	c *crowd
+}
+
+func (m crowdMover) TakePeer(l transport.Listener, lim transport.Limits, p transport.Moving, h transport.Handler) (transport.Peer, error) {
+	if m.c.taken.Add(1) > crowdedAt {
+		_ = p.File.Close()
+		return nil, &os.SyscallError{Syscall: "dup", Err: syscall.EMFILE}
+	}
+	return m.Mover.TakePeer(l, lim, p, h)
+}
+
+// TestTransportReplacedByACrowded: connections that the new process has no room for
+// are closed, and one line says how many, why, and what to do.
+func TestTransportReplacedByACrowded(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		hosttest.Refused(t, "the connections of a process do not move on Windows")
+	}
+	var up external.Replacer
+	var log buffer
+	tr := startLogged(t, external.Transport(remoting.Name, command(t, "serve"), external.Options{Linger: -1, Replacer: &up}), log.logger())
+	e, ln := serveEcho(t, tr, "127.0.0.1:0")
+	clients := make([]client, crowdedAt+3)
+	for i := range clients {
+		clients[i].address = ln.Address()
+		defer clients[i].close()
+		require.NoError(t, clients[i].ask(10))
+	}
+	require.NoError(t, up.Replace(t.Context(), command(t, "crowded")))
+	require.Eventually(t, func() bool { return len(e.closed) == 3 }, patience, time.Millisecond)
+	for i := range clients {
+		require.NoError(t, thrice(func() error { return clients[i].ask(10) }))
+	}
+	said := func() bool { return strings.Contains(log.String(), "the process of a transport is replaced") }
+	require.Eventually(t, said, patience, time.Millisecond)
+	require.Regexp(t, `level=WARN msg="connections did not move to the new process of a transport; they are closed, [^"]+" plugin=remoting moved=2 closed=3 first_error="[^\n]*ulimit -n[^\n]*too many open files`, log.String())
 }
 
 // TestTransportTakenOver is the same with a transport whose connections do not

@@ -15,6 +15,8 @@ import (
 var errNoDialer = errors.New("the transport cannot connect to others")
 
 // links are connections to other brokers and to name servers, made when needed.
+// Those that ended are forgotten when one to another address is made: addresses
+// change as brokers come and go.
 type links struct {
 	dialer func() transport.Dialer
 
@@ -24,8 +26,21 @@ type links struct {
 }
 
 type link struct {
+	users int // calls that have it; under links.mu
+
 	mu sync.Mutex // one dials, the others wait for it
 	c  *rpc.Client
+}
+
+// ended: nobody uses the link, nor could without connecting anew. Call it with
+// links.mu held.
+func (k *link) ended() bool {
+	if k.users > 0 {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.c == nil || k.c.Err() != nil
 }
 
 // call asks the peer at an address. A connection that broke since the last call is
@@ -35,6 +50,7 @@ func (l *links) call(ctx context.Context, address string, b rpc.Build) (*rpc.Res
 	if err != nil {
 		return nil, err
 	}
+	defer l.leave(k)
 	for again := true; ; again = false {
 		c, old, err := k.client(ctx, l, address)
 		if err != nil {
@@ -47,6 +63,7 @@ func (l *links) call(ctx context.Context, address string, b rpc.Build) (*rpc.Res
 	}
 }
 
+// at is the link to an address, for one who says when he has done with it.
 func (l *links) at(address string) (*link, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,10 +75,22 @@ func (l *links) at(address string) (*link, error) {
 	}
 	k := l.m[address]
 	if k == nil {
+		for other, o := range l.m {
+			if o.ended() {
+				delete(l.m, other)
+			}
+		}
 		k = &link{}
 		l.m[address] = k
 	}
+	k.users++
 	return k, nil
+}
+
+func (l *links) leave(k *link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.users--
 }
 
 // client is the connection; old: it was there before.

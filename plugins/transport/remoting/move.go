@@ -124,8 +124,8 @@ func (p *peer) give() bool {
 	}
 	p.in.release()
 	if g.err != nil {
-		g.err = fmt.Errorf("%w: giving away %s: %w", transport.ErrClosed, p.remote, g.err)
-		p.s.Closed(g.err)
+		g.err = fmt.Errorf("giving away %s: %w", p.remote, g.err)
+		p.s.Closed(fmt.Errorf("%w: %w", transport.ErrClosed, g.err))
 	}
 	p.g.remove(p)
 	close(g.done)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
@@ -24,9 +25,15 @@ const handRole = "H"
 type handover struct {
 	mu    sync.Mutex
 	to    *net.UnixConn // nil: nobody takes
-	given map[uint64]*os.File
+	given map[uint64]gift
 	came  chan struct{} // closed and renewed when a file came
 	over  bool          // none comes any more
+}
+
+// gift is a file that came, or why it did not though its ticket did.
+type gift struct {
+	f   *os.File
+	err error
 }
 
 // pass sends f, of which it takes possession.
@@ -40,15 +47,20 @@ func (h *handover) pass(ticket uint64, f *os.File) error {
 	return passFile(h.to, ticket, f)
 }
 
-// put keeps a file that came; nil says that none comes any more.
-func (h *handover) put(ticket uint64, f *os.File) {
+// put keeps what came.
+func (h *handover) put(ticket uint64, g gift) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if f == nil {
-		h.over = true
-	} else {
-		h.given[ticket] = f
-	}
+	h.given[ticket] = g
+	close(h.came)
+	h.came = make(chan struct{})
+}
+
+// end says that nothing comes any more.
+func (h *handover) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
 	close(h.came)
 	h.came = make(chan struct{})
 }
@@ -57,12 +69,13 @@ func (h *handover) put(ticket uint64, f *os.File) {
 func (h *handover) take(ctx context.Context, ticket uint64) (*os.File, error) {
 	for {
 		h.mu.Lock()
-		f, over, came := h.given[ticket], h.over, h.came
+		g, here := h.given[ticket]
+		over, came := h.over, h.came
 		delete(h.given, ticket)
 		h.mu.Unlock()
 		switch {
-		case f != nil:
-			return f, nil
+		case here:
+			return g.f, g.err
 		case over:
 			return nil, fmt.Errorf("%w: what the old process gave did not come", plugin.ErrUnavailable)
 		}
@@ -89,8 +102,8 @@ func (h *handover) close() {
 func (h *handover) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, f := range h.given {
-		_ = f.Close()
+	for _, g := range h.given {
+		_ = g.f.Close() // nil: there is none
 	}
 	clear(h.given)
 }
@@ -127,7 +140,7 @@ func (s *Server) Receive(_ context.Context, r *transportpb.ReceiveRequest) (*tra
 // who is connected there must not wait for an answer that nobody gives.
 func (i *instance) receive(ln *data.Listener) {
 	i.receiveAll(ln)
-	i.hand.put(0, nil)
+	i.hand.end()
 	t := i.clock.NewTimer(peerTime) // the host takes none later than that
 	defer t.Stop()
 	select {
@@ -147,14 +160,25 @@ func (i *instance) receiveAll(ln *data.Listener) {
 	defer context.AfterFunc(i.ctx, func() { _ = c.Close() })()
 	for {
 		ticket, f, err := receiveFile(c)
-		if err != nil {
+		if err != nil && !errors.Is(err, errNoRoom) { // that one alone is lost
 			if !errors.Is(err, io.EOF) && i.ctx.Err() == nil {
 				i.log.Error("the connection to the old process of the transport broke", "error", err)
 			}
 			return
 		}
-		i.hand.put(ticket, f)
+		i.hand.put(ticket, gift{f, err})
 	}
+}
+
+// errNoRoom: the process may not have more open files.
+var errNoRoom = errors.New("this process cannot have more open files; raise its limit (ulimit -n, in systemd LimitNOFILE) above the number of connections")
+
+// explained says what to do about a limit of open files.
+func explained(err error) error {
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return fmt.Errorf("%w: %w", errNoRoom, err)
+	}
+	return err
 }
 
 // HandOver implements transportpb.TransportServer.
@@ -229,11 +253,10 @@ func (s *Server) givePeer(ctx context.Context, r *transportpb.GivePeerRequest) (
 	}
 	moving, err := m.GivePeer(ctx, g.p)
 	if err != nil {
-		return nil, err
+		return nil, explained(err)
 	}
 	if err := i.hand.pass(r.GetTicket(), moving.File); err != nil {
-		err = fmt.Errorf("%w: %w", transport.ErrClosed, err)
-		g.Closed(err) // nobody has the connection any more
+		g.Closed(fmt.Errorf("%w: %w", transport.ErrClosed, err)) // nobody has the connection any more
 		return nil, err
 	}
 	i.mu.Lock()
@@ -264,5 +287,5 @@ func (s *Server) takePeer(ctx context.Context, r *transportpb.TakePeerRequest) e
 		return transport.ErrClosed
 	}
 	_, err = m.TakePeer(ln, fromLimits(r.GetLimits()), transport.Moving{File: f, Read: r.GetRead()}, &handler{i: i, origin: r.GetTaken()})
-	return err
+	return explained(err)
 }

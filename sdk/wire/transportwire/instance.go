@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -45,7 +44,7 @@ func newInstance() *instance {
 		ready: make(chan struct{}), marked: make(chan struct{}),
 		listeners: map[uint64]transport.Listener{}, guests: map[uint64]*guest{},
 	}
-	i.hand.given, i.hand.came = map[uint64]*os.File{}, make(chan struct{})
+	i.hand.given, i.hand.came = map[uint64]gift{}, make(chan struct{})
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	return i
 }

@@ -24,9 +24,12 @@ type listener struct {
 
 	moved bool // it has to serve in another link; under t.mu
 
-	mu      sync.Mutex // of moving, and of what follows
-	at, was place      // where it serves, and where it did before
-	ending  bool       // closed or drained: it serves nowhere any more
+	// Of moving, which asks the process, and of what follows. Who ends the listener waits
+	// for it, proxy.LastMoment at most: otherwise it might serve in a process that nobody
+	// closes it in.
+	mu      sync.Mutex
+	at, was place // where it serves, and where it did before
+	ending  bool  // closed or drained: it serves nowhere any more
 }
 
 // place is a listener in one process.

@@ -2,9 +2,11 @@ package transportwire
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
+	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/transportwire/transportpb"
 )
@@ -57,18 +59,50 @@ func (t *remote) handOver(old, l *link) {
 		}
 	}
 	var wg sync.WaitGroup
+	var sum moves
 	slots := make(chan struct{}, movesAtOnce)
 	for peers := old.untried(); len(peers) > 0 && ctx.Err() == nil; peers = old.untried() {
 		for _, p := range peers {
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				t.move(ctx, p, old, l)
+				sum.note(t.move(ctx, p, old, l))
 			})
 		}
 		wg.Wait()
 	}
+	for range old.untried() {
+		sum.note(context.Cause(ctx))
+	}
+	if sum.failed > 0 {
+		t.set.Logger.Warn("connections did not move to the new process of a transport; they are closed, and their clients connect again",
+			"plugin", t.h.name, "moved", sum.moved, "closed", sum.failed, "first_error", sum.first)
+	}
 }
+
+// moves counts what became of peers that were to move.
+type moves struct {
+	mu            sync.Mutex
+	moved, failed int
+	first         error
+}
+
+// note counts one; a peer that was closed before it could move does not count.
+func (m *moves) note(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case err == nil:
+		m.moved++
+	case !errors.Is(err, transport.ErrClosed):
+		if m.failed++; m.first == nil {
+			m.first = err
+		}
+	}
+}
+
+// errListenerStays: the peers of a listener go where it goes.
+var errListenerStays = errors.New("the listener that it came through did not move")
 
 // introduce connects the two processes.
 func (t *remote) introduce(ctx context.Context, old, l *link) error {
@@ -97,7 +131,8 @@ func (ln *listener) handOver(ctx context.Context, old, l *link) error {
 }
 
 // move moves a peer. Its session does not notice: what it sends meanwhile waits.
-func (t *remote) move(ctx context.Context, p *peer, old, l *link) {
+// ErrClosed: the peer had been closed.
+func (t *remote) move(ctx context.Context, p *peer, old, l *link) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTime)
 	defer cancel()
 	p.mu.Lock()
@@ -105,7 +140,7 @@ func (t *remote) move(ctx context.Context, p *peer, old, l *link) {
 	p.mu.Unlock()
 	into := l.originFor(from.o)
 	if into == nil {
-		return // its listener did not move
+		return errListenerStays
 	}
 	ticket, taken := t.last.Add(1), t.last.Add(1)
 	l.add(taken, &origin{moves: p, into: into})
@@ -113,7 +148,7 @@ func (t *remote) move(ctx context.Context, p *peer, old, l *link) {
 	g, err := old.call.GivePeer(ctx, &transportpb.GivePeerRequest{Instance: old.id, Peer: from.num, Ticket: ticket, Mark: old.out.unseat(p, &old.marks)})
 	if err = wire.FromRPC(ctx, err, g.GetFailure()); err != nil {
 		p.stay(from) // or it is closed, which the old process says
-		return
+		return err
 	}
 	r, err := l.call.TakePeer(ctx, &transportpb.TakePeerRequest{
 		Instance: l.id, Ticket: ticket, Listener: into.listener, Limits: toLimits(into.lim), Taken: taken, Read: g.GetRead(),
@@ -121,6 +156,7 @@ func (t *remote) move(ctx context.Context, p *peer, old, l *link) {
 	if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
 		p.lose(old, err) // nobody has the connection; not if it is there after all
 	}
+	return err
 }
 
 // originFor is where the peers of o belong in l.

@@ -21,11 +21,11 @@ func passFile(c *net.UnixConn, ticket uint64, f *os.File) error {
 	return err
 }
 
-// receiveFile takes one.
+// receiveFile takes one. With errNoRoom its ticket came, and the system closed it.
 func receiveFile(c *net.UnixConn) (uint64, *os.File, error) {
 	var b [ticketSize]byte
 	oob := make([]byte, syscall.CmsgSpace(4))
-	n, m, _, _, err := c.ReadMsgUnix(b[:], oob)
+	n, m, flags, _, err := c.ReadMsgUnix(b[:], oob)
 	if err == nil && n == 0 {
 		err = io.EOF
 	}
@@ -49,12 +49,15 @@ func receiveFile(c *net.UnixConn) (uint64, *os.File, error) {
 			f = os.NewFile(uintptr(fd), "given")
 		}
 	}
-	if f == nil {
+	if f == nil && flags&syscall.MSG_CTRUNC == 0 {
 		return 0, nil, errors.New("no file came with a ticket")
 	}
 	if _, err := io.ReadFull(c, b[n:]); err != nil {
 		_ = f.Close()
 		return 0, nil, fmt.Errorf("half a ticket: %w", err)
 	}
-	return binary.LittleEndian.Uint64(b[:]), f, nil
+	if f == nil {
+		err = errNoRoom
+	}
+	return binary.LittleEndian.Uint64(b[:]), f, err
 }
