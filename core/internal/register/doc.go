@@ -6,7 +6,13 @@
 // others. Over it the whole table of topics is registered at once, then every
 // 30 s, and when a topic changed; changes that come while a registration is
 // under way are covered by one more. A lost connection is made again at once
-// and then with growing pauses of up to 2 s.
+// and then with growing pauses of up to 1 s.
+//
+// A name server that forgot the broker without closing the connection is noticed within a
+// second: it is asked (request 322) whether it still knows what was registered. When the
+// host name of a name server comes to stand for other addresses, the broker goes over to
+// there. It registers with one of the addresses of a name: several name servers are
+// several entries.
 //
 // The body is plain JSON; above 4 MiB, a quarter of what a frame may hold, it
 // is RocketMQ's compressed form.

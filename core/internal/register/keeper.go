@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/command"
@@ -27,6 +28,8 @@ type keeper struct {
 	r    *Registrar
 	addr string
 	kick chan struct{} // a change is to be registered
+	// resolved brings what the host name of addr stands for now; see watch.
+	resolved chan []netip.Addr
 
 	// Guarded by r.mu.
 	state   state
@@ -36,7 +39,9 @@ type keeper struct {
 	link  *rpc.Client
 	since time.Time // when link was made
 	pause time.Duration
-	took  time.Duration // the last registration
+	took  time.Duration       // the last registration
+	due   time.Time           // of the next registration; until then the name server is only asked
+	known command.DataVersion // what was registered last
 }
 
 // run ends when ctx does.
@@ -54,7 +59,10 @@ func (k *keeper) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
+		case now := <-k.resolved:
+			k.follow(ctx, now)
 		case <-kick:
+			k.due = time.Time{}
 			// Changes of a large table come faster than it can be sent: at least
 			// half of the time is for others.
 			timer.Reset(min(k.took, maxPause))
@@ -77,7 +85,8 @@ func (k *keeper) run(ctx context.Context) {
 	k.leave()
 }
 
-// round connects if needed, registers once, and returns when to do it again.
+// round connects if needed, registers if that is due, asks otherwise whether the name
+// server still knows this broker, and returns when to do it again.
 func (k *keeper) round(ctx context.Context) time.Duration {
 	if k.link == nil {
 		l, err := k.dial(ctx)
@@ -85,7 +94,21 @@ func (k *keeper) round(ctx context.Context) time.Duration {
 			k.report(ctx, unreachable, err)
 			return k.nextPause()
 		}
-		k.link, k.since = l, k.r.p.Clock.Now()
+		k.use(l)
+	}
+	if left := k.due.Sub(k.r.p.Clock.Now()); left > 0 {
+		forgotten, err := k.ask(ctx)
+		switch {
+		case ctx.Err() != nil: // leave says goodbye over the connection
+			return 0
+		case err != nil:
+			k.drop(err)
+			k.report(ctx, unreachable, err)
+			return k.nextPause()
+		case !forgotten:
+			return min(left, askPeriod)
+		}
+		k.r.p.Logger.Info("name server does not know this broker any more; registering again", "nameserver", k.addr)
 	}
 	covers, from := k.r.wanted.Load(), k.r.p.Clock.Now()
 	err := k.register(ctx)
@@ -98,7 +121,8 @@ func (k *keeper) round(ctx context.Context) time.Duration {
 		k.report(ctx, registered, nil)
 		k.r.update(func() { k.covered = covers })
 		k.r.succeeded()
-		return k.r.p.Period
+		k.due = k.r.p.Clock.Now().Add(k.r.p.Period)
+		return askPeriod
 	case errors.As(err, &no):
 		k.report(ctx, refused, err)
 	default:
@@ -106,6 +130,37 @@ func (k *keeper) round(ctx context.Context) time.Duration {
 		k.report(ctx, unreachable, err)
 	}
 	return k.nextPause()
+}
+
+// use makes l the connection, over which everything is to be registered.
+func (k *keeper) use(l *rpc.Client) {
+	k.link, k.since, k.due = l, k.r.p.Clock.Now(), time.Time{}
+}
+
+// ask tells whether the name server forgot what was registered last. A name server that
+// was replaced behind an address that stays (another machine, a balancer) closes no
+// connection, and one of Apache's forgets a broker when an old connection of it ends late:
+// without asking, clients would not find the broker for up to Period. The error is that of
+// a connection that is of no use any more.
+func (k *keeper) ask(ctx context.Context) (forgotten bool, err error) {
+	body, err := command.EncodeBody(k.known)
+	if err != nil {
+		return false, err
+	}
+	id := command.QueryDataVersionRequest{BrokerID: brokerID(k.r.p.Identity())}
+	ctx, cancel := context.WithTimeout(ctx, k.r.p.Timeout)
+	defer cancel()
+	r, err := k.call(ctx, command.ReqQueryDataVersion, id.Append, body)
+	var no *rpc.CodeError
+	if errors.As(err, &no) {
+		return false, nil // it does not want to say; the next registration comes anyhow
+	}
+	if err != nil {
+		return false, err
+	}
+	var resp command.QueryDataVersionResponse
+	err = resp.Decode(&r.Header)
+	return resp.Changed, err
 }
 
 // nextPause grows with each failure; a connection that lasted starts it anew.
@@ -192,6 +247,7 @@ func (k *keeper) register(ctx context.Context) error {
 	id := p.Identity()
 	head := command.RegisterBrokerRequest{BrokerID: brokerID(id), HAServerAddr: id.HAAddr, ZoneName: id.Zone, EnableActingMaster: id.EnableActingMaster}
 	topics, version := p.Source()
+	k.known = version
 	body, err := encode(&head, topics, version, p.Permission)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -31,17 +32,37 @@ type network struct {
 	mu    sync.Mutex
 	up    map[string]transport.Handler
 	ends  map[string][]*end // of the servers
+	names map[string]string // address by name, both with port
 	dials atomic.Int32
 }
 
 func newNetwork() *network {
-	return &network{up: map[string]transport.Handler{}, ends: map[string][]*end{}}
+	return &network{up: map[string]transport.Handler{}, ends: map[string][]*end{}, names: map[string]string{}}
 }
 
 func (n *network) start(addr string, h transport.Handler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.up[addr] = h
+}
+
+// call says where a name is.
+func (n *network) call(name, at string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.names[name] = at
+}
+
+// resolve looks a host name up among those of call.
+func (n *network) resolve(_ context.Context, host string) ([]netip.Addr, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for name, at := range n.names {
+		if h, _, _ := net.SplitHostPort(name); h == host {
+			return []netip.Addr{netip.MustParseAddr("10.1.0.9"), netip.MustParseAddrPort(at).Addr()}, nil
+		}
+	}
+	return nil, errors.New("no such host: " + host)
 }
 
 // stop closes a server's connections and refuses new ones.
@@ -70,12 +91,19 @@ func (n *network) Dial(ctx context.Context, addr string, _ transport.Limits, _ *
 	n.dials.Add(1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if at, ok := n.names[addr]; ok {
+		addr = at
+	}
 	server := n.up[addr]
 	if server == nil || ctx.Err() != nil {
 		return nil, errRefused
 	}
 	p := &pipe{}
-	c, s := &end{pipe: p}, &end{pipe: p}
+	far, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		far = netip.MustParseAddrPort("10.0.0.1:1")
+	}
+	c, s := &end{pipe: p, far: far}, &end{pipe: p}
 	c.other, s.other, p.ends = s, c, [2]*end{c, s}
 	s.session = server.Opened(s)
 	c.session = h.Opened(c)
@@ -91,12 +119,13 @@ type pipe struct {
 type end struct {
 	*pipe
 	other   *end
+	far     netip.AddrPort
 	mu      sync.Mutex // of calls of session
 	session transport.Session
 }
 
 func (e *end) ID() string                   { return "end" }
-func (e *end) Remote() netip.AddrPort       { return netip.MustParseAddrPort("10.0.0.1:1") }
+func (e *end) Remote() netip.AddrPort       { return e.far }
 func (e *end) Local() netip.AddrPort        { return netip.MustParseAddrPort("10.0.0.2:1") }
 func (e *end) Identity() transport.Identity { return transport.Identity{} }
 
@@ -166,7 +195,8 @@ func (t *tap) count(code int32) int {
 	return t.codes[code]
 }
 
-// script answers every request with a code, or not at all, after a delay.
+// script answers every request with a code, or not at all, after a delay, and counts
+// registrations.
 type script struct {
 	code  atomic.Int32
 	delay time.Duration
@@ -183,15 +213,25 @@ func (s *script) Settle()                                   {}
 func (s scriptSession) Closed(error)                        {}
 func (s scriptSession) Arrived(in []command.Frame) {
 	var h command.Header
-	s.s.asked.Add(1)
+	if h.Decode(&in[0]) != nil {
+		return
+	}
+	if h.Code == command.ReqRegisterBroker {
+		s.s.asked.Add(1)
+	}
 	if s.s.delay > 0 {
 		<-time.After(s.s.delay)
 	}
 	code := s.s.code.Load()
-	if code < 0 || h.Decode(&in[0]) != nil {
+	if code < 0 {
 		return
 	}
-	_ = s.p.Send(command.Frame{Header: command.AppendResponse(nil, command.JSON, code, h.Opaque, "as the script says", 0)})
+	w := command.Begin(nil, command.JSON, code, h.Opaque, command.FlagResponse)
+	if h.Code == command.ReqQueryDataVersion {
+		(&command.QueryDataVersionResponse{}).Append(&w)
+	}
+	w.Remark("as the script says")
+	_ = s.p.Send(command.Frame{Header: w.End(0)})
 }
 
 // nameServer starts a name server at addr.
@@ -209,6 +249,12 @@ func nameServer(t *testing.T, n *network, addr string) *tap {
 // response code.
 func code(t *testing.T, n *network, addr, topic string) int32 {
 	t.Helper()
+	return ask(t, n, addr, command.ReqGetRouteInfoByTopic, func(w *command.Writer) { w.Ext("topic", topic) })
+}
+
+// ask sends one request over a connection of its own and returns the response code.
+func ask(t *testing.T, n *network, addr string, request int32, fill func(*command.Writer)) int32 {
+	t.Helper()
 	got := int32(-1)
 	p, err := n.Dial(t.Context(), addr, transport.Limits{}, nil, handlerFunc(func(in []command.Frame) {
 		var h command.Header
@@ -217,8 +263,8 @@ func code(t *testing.T, n *network, addr, topic string) int32 {
 		}
 	}))
 	require.NoError(t, err)
-	w := command.Begin(nil, command.JSON, command.ReqGetRouteInfoByTopic, 1, 0)
-	w.Ext("topic", topic)
+	w := command.Begin(nil, command.JSON, request, 1, 0)
+	fill(&w)
 	require.NoError(t, p.Send(command.Frame{Header: w.End(0)}))
 	require.NoError(t, p.Close())
 	return got
@@ -296,7 +342,7 @@ func (l *logs) take() []string {
 func start(t *testing.T, n *network, b *broker, l *logs, servers ...string) *Registrar {
 	t.Helper()
 	r, err := New(Params{
-		Settings: plugin.Settings{Logger: slog.New(l)}, NameServers: servers, Dialer: n, Identity: b.identity, Source: b.source,
+		Settings: plugin.Settings{Logger: slog.New(l)}, NameServers: servers, Dialer: n, Identity: b.identity, Source: b.source, Resolve: n.resolve,
 	})
 	require.NoError(t, err)
 	require.NoError(t, r.Start(t.Context()))

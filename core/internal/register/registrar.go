@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -64,6 +65,9 @@ type Params struct {
 	Timeout time.Duration
 	// ConnectTimeout; 0 means 3 s.
 	ConnectTimeout time.Duration
+	// Resolve looks up host names of NameServers, every 10 s; nil: the system does. The
+	// Dialer looks them up again with each connection.
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 	// Answered is called after each registration, by several goroutines; may be
 	// nil.
 	Answered func(Answer)
@@ -79,7 +83,13 @@ const (
 	// unregisterTimeout bounds saying goodbye to one name server.
 	unregisterTimeout = 3 * time.Second
 
-	firstPause, maxPause = 100 * time.Millisecond, 2 * time.Second
+	// maxPause is so short because clients that use a name server do not find this
+	// broker until it has registered with it.
+	firstPause, maxPause = 100 * time.Millisecond, time.Second
+	// askPeriod is how often a name server is asked whether it still knows the broker.
+	askPeriod = time.Second
+	// resolvePeriod is how often host names of name servers are looked up.
+	resolvePeriod = 10 * time.Second
 )
 
 // Registrar keeps a broker registered. All methods are safe for concurrent use.
@@ -123,12 +133,17 @@ func New(p Params) (*Registrar, error) {
 	if p.ConnectTimeout <= 0 {
 		p.ConnectTimeout = defaultConnectTimeout
 	}
+	if p.Resolve == nil {
+		p.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
 	if p.Permission == 0 {
 		p.Permission = permBoth
 	}
 	r := &Registrar{p: p, asked: asked, first: make(chan struct{}), moved: make(chan struct{})}
 	for _, a := range addrs {
-		r.keepers = append(r.keepers, &keeper{r: r, addr: a, kick: make(chan struct{}, 1)})
+		r.keepers = append(r.keepers, &keeper{r: r, addr: a, kick: make(chan struct{}, 1), resolved: make(chan []netip.Addr)})
 	}
 	return r, nil
 }
@@ -172,6 +187,9 @@ func (r *Registrar) Start(context.Context) error {
 		r.drops = append(r.drops, r.p.Meter.Gauge("broker_registered", "1 while the name server knows this broker.", k.gauge,
 			plugin.Label{Name: "nameserver", Value: k.addr}))
 		wg.Go(func() { k.run(ctx) })
+		if host := hostName(k.addr); host != "" {
+			wg.Go(func() { k.watch(ctx, host) })
+		}
 	}
 	go func(done chan struct{}) {
 		wg.Wait()
