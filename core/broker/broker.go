@@ -26,6 +26,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/register"
 	"github.com/hardpointmq/hardpoint/core/internal/retry"
 	"github.com/hardpointmq/hardpoint/core/internal/send"
+	"github.com/hardpointmq/hardpoint/core/internal/stats"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
@@ -165,10 +166,11 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	b.client = client.New(k)
 	b.query = query.New(k)
 	b.sender = send.New(k, b.queue)
-	pull.New(k, b.client)
+	st := stats.New(k)
+	pull.New(k, b.client, st)
 	offset.New(k, b.query)
-	retry.New(k)
-	admin.New(k)
+	retry.New(k, st)
+	admin.New(k, admin.Params{Query: b.query, Clients: b.client, Stats: st})
 	b.alloc = &allocators{cfg: cfg, from: p.Plugins.Allocate, settings: func(name string) plugin.Settings { return b.settings("allocate", name, "") }}
 	assign.New(k, assign.Params{
 		Clients: b.client, Allocator: b.alloc.get, NameServers: b.nameServers,

@@ -1,9 +1,6 @@
 package command
 
-import (
-	"encoding/json"
-	"strconv"
-)
+import "encoding/json"
 
 // GroupRetryPolicy is how long a group waits between redeliveries. The two
 // policies are kept as they came.
@@ -108,7 +105,7 @@ type ConsumeStats struct {
 
 // AppendJSON appends upstream's text, which has objects as keys.
 func (s *ConsumeStats) AppendJSON(dst []byte) []byte {
-	dst = strconv.AppendFloat(append(dst, `{"consumeTps":`...), s.ConsumeTps, 'f', -1, 64)
+	dst = Double(s.ConsumeTps).Append(append(dst, `{"consumeTps":`...))
 	dst = AppendQueueMap(append(dst, `,"offsetTable":`...), s.OffsetTable, func(dst []byte, o OffsetWrapper) []byte {
 		dst = appendInt(append(dst, `{"brokerOffset":`...), o.BrokerOffset)
 		dst = appendInt(append(dst, `,"consumerOffset":`...), o.ConsumerOffset)
@@ -141,7 +138,7 @@ func (s *TopicStatsTable) AppendJSON(dst []byte) []byte {
 		dst = appendInt(append(dst, `,"minOffset":`...), o.MinOffset)
 		return append(dst, '}')
 	})
-	dst = strconv.AppendFloat(append(dst, `,"topicPutTps":`...), s.TopicPutTps, 'f', -1, 64)
+	dst = Double(s.TopicPutTps).Append(append(dst, `,"topicPutTps":`...))
 	return append(dst, '}')
 }
 
@@ -149,11 +146,17 @@ func (s *TopicStatsTable) AppendJSON(dst []byte) []byte {
 // answer to INVOKE_BROKER_TO_RESET_OFFSET (222) (E.14). Write it with AppendJSON.
 type ResetOffsetBody struct {
 	OffsetTable map[MessageQueue]int64 `json:"offsetTable"`
+	// PreviousTable is ours: what the group had before. Other readers pass it over.
+	PreviousTable map[MessageQueue]int64 `json:"previousTable,omitempty"`
 }
 
 // AppendJSON appends the object-key form, the only one Java and Go clients both read.
 func (r *ResetOffsetBody) AppendJSON(dst []byte) []byte {
-	return append(AppendQueueMap(append(dst, `{"offsetTable":`...), r.OffsetTable, appendInt), '}')
+	dst = AppendQueueMap(append(dst, `{"offsetTable":`...), r.OffsetTable, appendInt)
+	if len(r.PreviousTable) > 0 {
+		dst = AppendQueueMap(append(dst, `,"previousTable":`...), r.PreviousTable, appendInt)
+	}
+	return append(dst, '}')
 }
 
 // Connection is one client of a group.

@@ -75,6 +75,8 @@ func TestRecordedBodies(t *testing.T) {
 		ReqQueryAssignment:                  {{func() any { return &QueryAssignmentBody{} }, "request"}, {func() any { return &QueryAssignmentResponse{} }, "response"}},
 		ReqSetMessageRequestMode:            {{func() any { return &SetMessageRequestModeBody{} }, "request"}},
 		ReqGetAllMessageRequestMode:         {{func() any { return &MessageRequestModes{} }, "response"}},
+		ReqViewBrokerStatsData:              {{func() any { return &BrokerStatsData{} }, "response"}},
+		ReqQueryConsumeQueue:                {{func() any { return &ConsumeQueueUnits{} }, "response"}},
 	}
 	seen := map[int32]int{}
 	for _, e := range exchanges(t) {
@@ -216,7 +218,7 @@ func TestEmptyBodiesHaveNoNulls(t *testing.T) {
 		require.NoError(t, err)
 		require.NotContains(t, string(b), "null", "%T", v)
 	}
-	require.Equal(t, `{"consumeTps":0,"offsetTable":{}}`, string(new(ConsumeStats).AppendJSON(nil)))
+	require.Equal(t, `{"consumeTps":0.0,"offsetTable":{}}`, string(new(ConsumeStats).AppendJSON(nil)))
 	b, err := EncodeBody(CheckClientConfigBody{SubscriptionData: SubscriptionData{SubString: "a > 3 && b < 4"}})
 	require.NoError(t, err)
 	require.Contains(t, string(b), "a > 3 && b < 4")

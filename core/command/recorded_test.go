@@ -198,6 +198,29 @@ var typedRequests = map[int32]func() typedHeader{
 	ReqPopMessage:                 func() typedHeader { return &PopRequest{} },
 	ReqAckMessage:                 func() typedHeader { return &AckRequest{} },
 	ReqChangeMessageInvisibleTime: func() typedHeader { return &AckRequest{} },
+
+	ReqGetSubscriptionGroupConfig:      func() typedHeader { return &GroupRequest{} },
+	ReqQueryTopicsByConsumer:           func() typedHeader { return &GroupRequest{} },
+	ReqQueryConsumeTimeSpan:            func() typedHeader { return &GroupTopicRequest{} },
+	ReqQuerySubscriptionByConsumer:     func() typedHeader { return &GroupTopicRequest{} },
+	ReqDeleteSubscriptionGroup:         func() typedHeader { return &DeleteGroupRequest{} },
+	ReqGetConsumeStats:                 func() typedHeader { return &ConsumeStatsRequest{} },
+	ReqQueryCorrectionOffset:           func() typedHeader { return &CorrectionOffsetRequest{} },
+	ReqCloneGroupOffset:                func() typedHeader { return &CloneGroupOffsetRequest{} },
+	ReqGetConsumerConnectionList:       func() typedHeader { return &ConsumerGroupRequest{} },
+	ReqGetProducerConnectionList:       func() typedHeader { return &ProducerGroupRequest{} },
+	ReqGetConsumerRunningInfo:          func() typedHeader { return &ConsumerRunningInfoRequest{} },
+	ReqConsumeMessageDirectly:          func() typedHeader { return &ConsumeDirectlyRequest{} },
+	ReqInvokeBrokerToResetOffset:       func() typedHeader { return &ResetOffsetRequest{} },
+	ReqInvokeBrokerToGetConsumerStatus: func() typedHeader { return &ConsumerStatusRequest{} },
+	ReqViewBrokerStatsData:             func() typedHeader { return &StatsDataRequest{} },
+	ReqGetBrokerConsumeStats:           func() typedHeader { return &BrokerConsumeStatsRequest{} },
+	ReqQueryConsumeQueue:               func() typedHeader { return &QueryConsumeQueueRequest{} },
+	ReqGetTopicStatsInfo:               func() typedHeader { return &TopicRequest{} },
+	ReqQueryTopicConsumeByWho:          func() typedHeader { return &TopicRequest{} },
+	ReqGetTopicConfig:                  func() typedHeader { return &TopicRequest{} },
+	ReqGetAllTopicConfig:               func() typedHeader { return &TablePageRequest{} },
+	ReqGetAllSubscriptionGroupConfig:   func() typedHeader { return &TablePageRequest{} },
 }
 
 var typedResponses = map[int32]func() typedHeader{
@@ -215,6 +238,7 @@ var typedResponses = map[int32]func() typedHeader{
 	ReqQueryDataVersion:           func() typedHeader { return &QueryDataVersionResponse{} },
 	ReqPopMessage:                 func() typedHeader { return &PopResponse{} },
 	ReqChangeMessageInvisibleTime: func() typedHeader { return &ChangeInvisibleResponse{} },
+	ReqGetBrokerConfig:            func() typedHeader { return &BrokerConfigResponse{} },
 }
 
 // Ext fields of recorded requests that the typed headers leave out on purpose.

@@ -2,6 +2,7 @@ package message
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -48,13 +49,17 @@ func IsInternal(topic string) bool { return strings.HasPrefix(topic, hardpointPr
 // IsSystem reports whether a topic is reserved (TopicValidator's set, and
 // everything that starts with SystemTopicPrefix).
 func IsSystem(topic string) bool {
-	switch topic {
-	case AutoCreateTopic, ScheduleTopic, BenchmarkTopic, HalfTopic, OpHalfTopic,
-		TransCheckMaxTimeTopic, TraceTopic, SelfTestTopic, OffsetMovedTopic, CheckpointTopic:
-		return true
-	}
-	return strings.HasPrefix(topic, SystemTopicPrefix)
+	return slices.Contains(systemTopics, topic) || strings.HasPrefix(topic, SystemTopicPrefix)
 }
+
+var systemTopics = []string{
+	AutoCreateTopic, ScheduleTopic, BenchmarkTopic, HalfTopic, OpHalfTopic,
+	TransCheckMaxTimeTopic, TraceTopic, SelfTestTopic, OffsetMovedTopic, CheckpointTopic,
+}
+
+// SystemTopics lists the reserved names, whether or not there is such a topic, but for
+// those that SystemTopicPrefix starts. The slice is the caller's.
+func SystemTopics() []string { return slices.Clone(systemTopics) }
 
 // MaySend reports whether clients may send to a topic by name; the refused ones
 // hold the broker's own state.

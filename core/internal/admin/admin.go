@@ -1,170 +1,72 @@
-// Package admin serves the requests of tools that change a broker:
-// UPDATE_AND_CREATE_TOPIC (17), UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200) and
-// UPDATE_BROKER_CONFIG (25).
+// Package admin serves the requests of tools (mqadmin, dashboards) that look at a
+// broker or change it: topics, groups, their progress, clients, the broker itself.
 package admin
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
+	"context"
+	"sync"
 
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/client"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
-	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/internal/query"
+	"github.com/hardpointmq/hardpoint/core/internal/stats"
 )
 
-// maxQueues bounds the queues of a topic: each is a file that stays open.
-const maxQueues = 8192
+// Params is what the behaviour asks besides the kernel; all is needed.
+type Params struct {
+	Query   *query.Query
+	Clients *client.Manager
+	Stats   *stats.Stats
+
+	_ struct{}
+}
 
 // Admin is the behaviour.
-type Admin struct{ k *kernel.Kernel }
+type Admin struct {
+	k       *kernel.Kernel
+	q       *query.Query
+	clients *client.Manager
+	stats   *stats.Stats
+	// undropped are topics that are deleted while their messages could not be: the
+	// error of each.
+	undropped sync.Map
+}
 
 // New makes the behaviour and registers it.
-func New(k *kernel.Kernel) *Admin {
-	a := &Admin{k: k}
-	k.Handle(command.ReqUpdateAndCreateTopic, a.createTopic)
-	k.Handle(command.ReqUpdateAndCreateSubscriptionGroup, a.updateGroup)
-	k.Handle(command.ReqUpdateBrokerConfig, a.updateConfig)
+func New(k *kernel.Kernel, p Params) *Admin {
+	a := &Admin{k: k, q: p.Query, clients: p.Clients, stats: p.Stats}
+	a.topics()
+	a.groups()
+	a.broker()
 	return a
 }
 
-func (a *Admin) createTopic(r *kernel.Request) {
-	var h command.CreateTopicRequest
-	if err := h.Decode(r.Header); err != nil {
-		r.Fail(err)
-		return
-	}
-	if err := a.k.Writable(); err != nil {
-		r.Fail(err)
-		return
-	}
-	t := command.TopicConfig{
-		TopicName: string(h.Topic), ReadQueueNums: h.ReadQueueNums, WriteQueueNums: h.WriteQueueNums, Perm: h.Perm,
-		TopicFilterType: string(h.TopicFilterType), TopicSysFlag: h.TopicSysFlag, Order: h.Order,
-	}
-	err := Check(&t)
+// badBody says that a body cannot be read.
+func badBody(err error) error {
+	return &api.Error{ID: api.InvalidParameter, Text: "the body of the request cannot be read: " + err.Error(), Err: err}
+}
+
+// answer sends a body in JSON, or the error.
+func answer(r *kernel.Request, v any, err error) {
+	var body []byte
 	if err == nil {
-		t.Attributes, err = attributes(string(h.Attributes), a.k.Topics.Named(t.TopicName))
+		body, err = command.EncodeBody(v)
 	}
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	r.JSON(body)
+}
+
+// known is Barrier: what the answer tells holds what was acknowledged anywhere.
+func (a *Admin) known(what string) error {
 	ctx, cancel := a.k.Waiting()
 	defer cancel()
-	if err == nil {
-		err = a.k.Topics.Put(ctx, t)
-	}
-	if err != nil {
-		r.Fail(err)
-		return
-	}
-	a.k.TellNameServers()
-	r.OK()
+	return a.k.Barrier(ctx, what)
 }
 
-// updateConfig changes reloadable keys, all or none. The change lasts until the
-// broker stops: the file is the operator's.
-func (a *Admin) updateConfig(r *kernel.Request) {
-	if a.k.Update == nil {
-		r.Error(command.RespRequestCodeNotSupported, "the configuration of this broker is fixed by the program that embeds it")
-		return
-	}
-	changed, err := a.k.Update(r.Frame.Body)
-	if err != nil {
-		r.Error(command.RespSystemError, err.Error())
-		return
-	}
-	w := r.Begin(command.RespSuccess)
-	w.Remark(changed)
-	r.Reply(w)
-}
-
-// Check refuses what no topic may be.
-func Check(t *command.TopicConfig) error {
-	bad := func(format string, args ...any) error {
-		return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf(format, args...)}
-	}
-	if err := message.CheckTopic(t.TopicName); err != nil {
-		return bad("%s", err)
-	}
-	if message.IsSystem(t.TopicName) {
-		return bad("the topic[%s] is conflict with system topic", t.TopicName)
-	}
-	if t.ReadQueueNums < 1 || t.ReadQueueNums > maxQueues || t.WriteQueueNums < 1 || t.WriteQueueNums > maxQueues {
-		return bad("topic %s: readQueueNums %d and writeQueueNums %d must be from 1 to %d", t.TopicName, t.ReadQueueNums, t.WriteQueueNums, maxQueues)
-	}
-	switch t.TopicFilterType {
-	case "", "SINGLE_TAG", "MULTI_TAG":
-	default:
-		return bad("topic %s: topicFilterType %.40q must be SINGLE_TAG or MULTI_TAG", t.TopicName, t.TopicFilterType)
-	}
-	if t.Perm < 0 || t.Perm > 7 {
-		return bad("topic %s: perm %d must be from 0 to 7 (4 read, 2 write, 1 inherit)", t.TopicName, t.Perm)
-	}
-	for k, v := range t.Attributes {
-		if err := checkAttribute(k, v); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// known are the attributes of topics and the values that mean something here;
-// nil: a number. What is not served must not look as if it were.
-var known = map[string][]string{
-	"message.type":   {"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION"},
-	"queue.type":     {"SimpleCQ"},
-	"cleanup.policy": {"DELETE"},
-	"reserve.time":   nil,
-}
-
-// checkAttribute refuses what the reference refuses, and the kinds of topics
-// that this broker does not have.
-func checkAttribute(key, value string) error {
-	values, ok := known[key]
-	if !ok {
-		return &api.Error{ID: api.SystemError, Text: fmt.Sprintf("unsupported key: %q; known attributes are %s", key, strings.Join(slices.Sorted(maps.Keys(known)), ", "))}
-	}
-	if values == nil {
-		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < -1 {
-			return &api.Error{ID: api.SystemError, Text: fmt.Sprintf("attribute %s=%q: allowed are numbers from -1", key, value)}
-		}
-		return nil
-	}
-	if !slices.Contains(values, value) {
-		return &api.Error{ID: api.SystemError, Text: fmt.Sprintf("attribute %s=%q: this broker serves %s", key, value, strings.Join(values, ", "))}
-	}
-	return nil
-}
-
-// attributes applies "+key=value,-key" to those that the topic has.
-func attributes(change string, old *kernel.Topic) (command.StringMap, error) {
-	out := command.StringMap{}
-	if old != nil {
-		for k, v := range old.Config.Attributes {
-			out[k] = v
-		}
-	}
-	for part := range strings.SplitSeq(change, ",") {
-		part = strings.TrimSpace(part)
-		if part == "" {
-			continue
-		}
-		key, value, ok := strings.Cut(part[1:], "=")
-		switch {
-		case part[0] == '+' && ok && key != "":
-			if err := checkAttribute(key, value); err != nil {
-				return nil, err
-			}
-			out[key] = value
-		case part[0] == '-' && !ok && key != "":
-			if old == nil {
-				return nil, &api.Error{ID: api.SystemError, Text: fmt.Sprintf("only add attribute is supported while creating topic. key: %s", key)}
-			}
-			delete(out, key)
-		default:
-			return nil, &api.Error{ID: api.SystemError, Text: fmt.Sprintf("attribute change %q is neither +key=value nor -key", part)}
-		}
-	}
-	return out, nil
-}
+// reading is the context of reads for one request.
+func (a *Admin) reading() context.Context { return a.k.Serving() }

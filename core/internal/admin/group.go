@@ -12,6 +12,11 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 )
 
+// groups registers what is about consumer groups.
+func (a *Admin) groups() {
+	a.k.Handle(command.ReqUpdateAndCreateSubscriptionGroup, a.updateGroup)
+}
+
 // updateGroup serves UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200): it replaces all of a
 // group but its attributes, which are changed one by one.
 func (a *Admin) updateGroup(r *kernel.Request) {

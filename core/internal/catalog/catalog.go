@@ -127,6 +127,7 @@ func (c *Catalog) onRole(ctx context.Context, r replication.Role) error {
 	c.apply.Lock()
 	c.readTo = c.next
 	c.apply.Unlock()
+	c.s.fences.load(c)
 	if r.ReadOnly != "" {
 		return nil
 	}
@@ -442,7 +443,8 @@ func (c *Catalog) flushOffsets(ctx context.Context, wait bool) {
 	w := &writer{}
 	n, again := c.s.offsets.takeDirty(w)
 	locks, lockAgain := c.s.locks.takeDirty(w, c.k.Clock.Now().UnixMilli())
-	if n+locks == 0 {
+	obeyed, fenceAgain := c.s.fences.takeDirty(w, &c.s.values)
+	if n+locks+obeyed == 0 {
 		return
 	}
 	c.s.mu.Lock()
@@ -454,6 +456,7 @@ func (c *Catalog) flushOffsets(ctx context.Context, wait bool) {
 			if err != nil {
 				again()
 				lockAgain()
+				fenceAgain()
 				c.k.Log.Warn("progress of consumers did not reach the log and will be tried again", "error", err)
 			}
 			close(done)

@@ -23,6 +23,7 @@ type state struct {
 	offsets  offsetTable
 	locks    lockTable
 	values   valueTable
+	fences   fences // of the values of their kind; not of a private state
 	// private: nobody else sees the maps yet, so they are changed in place.
 	private bool
 }
@@ -113,6 +114,7 @@ func (s *state) removeTopic(name string) {
 	s.offsets.removeTopic(name)
 	s.locks.removeTopic(name)
 	s.values.remove(func(k kernel.ValueKey) bool { return k.Topic == name })
+	s.fences.remove(func(p progress) bool { return p.topic == name })
 }
 
 func (s *state) putGroup(g command.SubscriptionGroupConfig) *command.SubscriptionGroupConfig {
@@ -135,6 +137,7 @@ func (s *state) removeGroup(name string, offsets bool) {
 	}
 	s.locks.removeGroup(name)
 	s.values.remove(func(k kernel.ValueKey) bool { return k.Group == name })
+	s.fences.remove(func(p progress) bool { return p.group == name })
 }
 
 func (s *state) versions() [3]command.DataVersion {
@@ -374,6 +377,19 @@ func (o *offsetTable) topicsOf(group string) []string {
 	var out []string
 	for t := range o.m[group] {
 		out = append(out, t)
+	}
+	sort.Strings(out)
+	return out
+}
+
+func (o *offsetTable) groupsIn(topic string) []string {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	var out []string
+	for g, topics := range o.m {
+		if len(topics[topic]) > 0 {
+			out = append(out, g)
+		}
 	}
 	sort.Strings(out)
 	return out

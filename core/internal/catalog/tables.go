@@ -230,12 +230,19 @@ type offsets struct{ c *Catalog }
 
 // Committed implements kernel.Offsets.
 func (o offsets) Committed(group string, q message.Queue) (int64, bool) {
+	if n, ok := o.c.s.fences.get(group, q); ok {
+		return n, true
+	}
 	return o.c.s.offsets.get(group, q)
 }
 
 // Commit implements kernel.Offsets.
-func (o offsets) Commit(group string, q message.Queue, offset int64) {
+func (o offsets) Commit(group string, q message.Queue, offset int64) bool {
+	if o.c.s.fences.keeps(group, q, offset) {
+		return false
+	}
 	o.c.s.offsets.set(group, q, offset, true)
+	return true
 }
 
 // All implements kernel.Offsets.
@@ -245,3 +252,6 @@ func (o offsets) All() (map[string]map[int32]int64, command.DataVersion) {
 
 // Of implements kernel.Offsets.
 func (o offsets) Of(group string) []string { return o.c.s.offsets.topicsOf(group) }
+
+// In implements kernel.Offsets.
+func (o offsets) In(topic string) []string { return o.c.s.offsets.groupsIn(topic) }

@@ -141,6 +141,68 @@ func (m *Manager) Members(groupName string) []Member {
 	return sorted(g.members)
 }
 
+// Live is a consumer group as its members say.
+type Live struct {
+	Kind  command.ConsumeType
+	Model command.MessageModel
+	From  command.ConsumeFromWhere
+	// Subscriptions are by topic, Members sorted by client id.
+	Subscriptions map[string]command.SubscriptionData
+	Members       []Member
+}
+
+// Group returns a consumer group that has members; false: it has none.
+func (m *Manager) Group(name string) (Live, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	g := m.consumers[name]
+	if g == nil {
+		return Live{}, false
+	}
+	out := Live{Kind: g.kind, Model: g.model, From: g.from, Members: sorted(g.members), Subscriptions: make(map[string]command.SubscriptionData, len(g.subs))}
+	for topic, s := range g.subs {
+		out.Subscriptions[topic] = s.Data
+	}
+	return out, true
+}
+
+// Subscribers lists the consumer groups with members that subscribe a topic, sorted.
+func (m *Manager) Subscribers(topic string) []string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var out []string
+	for name, g := range m.consumers {
+		if g.subs[topic] != nil {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// ProducerGroups returns all producer groups with their members, sorted by client id.
+func (m *Manager) ProducerGroups() map[string][]Member {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	out := make(map[string][]Member, len(m.producers))
+	for name, g := range m.producers {
+		out[name] = sorted(g)
+	}
+	return out
+}
+
+// Member returns one member of a consumer group.
+func (m *Manager) Member(groupName, clientID string) (Member, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if g := m.consumers[groupName]; g != nil {
+		if x := g.members[clientID]; x != nil {
+			return *x, true
+		}
+	}
+	return Member{}, false
+}
+
 // Producers returns the members of a producer group, sorted by client id.
 func (m *Manager) Producers(groupName string) []Member {
 	m.mu.RLock()

@@ -127,3 +127,43 @@ func (q *Queue) Write(ctx context.Context, recs ...*message.Record) (kernel.Plac
 		return kernel.Placed{Outcome: replication.Unknown}, &api.Error{ID: api.ServiceNotAvailable, Text: "the log took too long, it is unknown whether the record was stored", Err: ctx.Err()}
 	}
 }
+
+// errand is what waits for the turn of the log.
+type errand struct {
+	ctx  context.Context
+	f    func(ctx context.Context) error
+	done chan error
+}
+
+// Alone implements kernel.Journal.
+func (q *Queue) Alone(ctx context.Context, f func(ctx context.Context) error) error {
+	e := &errand{ctx: ctx, f: f, done: make(chan error, 1)}
+	q.mu.Lock()
+	if q.stopped {
+		q.mu.Unlock()
+		return refusedBecause(ErrStopped)
+	}
+	q.alone = append(q.alone, e)
+	q.mu.Unlock()
+	q.Settle()
+	return <-e.done // it ends with f, which has the context, or with the journal
+}
+
+// run does an errand; the caller has the turn.
+func (q *Queue) run(e *errand) {
+	if err := e.ctx.Err(); err != nil {
+		e.done <- fmt.Errorf("waiting for the turn of the log: %w", err)
+		return
+	}
+	q.turn.since.Store(q.k.Clock.Now().UnixNano())
+	err := func() (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("internal error while the log was held: %v", p)
+			}
+		}()
+		return e.f(e.ctx)
+	}()
+	q.moves()
+	e.done <- err
+}

@@ -34,6 +34,7 @@ type Queue struct {
 	pool    []*Batch
 	made    int
 	large   large
+	alone   []*errand
 	room    chan struct{} // closed when there may be room again; nil: nobody waits
 	calm    chan struct{} // closed when nothing is under way; nil: nobody waits
 	stopped bool
@@ -141,6 +142,10 @@ func (q *Queue) stop(ctx context.Context) error {
 func (q *Queue) abandon() {
 	q.mu.Lock()
 	left := q.large.ready
+	for _, e := range q.alone {
+		e.done <- refusedBecause(ErrStopped)
+	}
+	q.alone = nil
 	if q.open != nil && len(q.open.Groups) > 0 {
 		left = append(left, q.open)
 	}
@@ -351,7 +356,7 @@ func (q *Queue) turnLoop() {
 func (q *Queue) more() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.openReady() || len(q.large.ready) > 0
+	return q.openReady() || len(q.large.ready) > 0 || len(q.alone) > 0
 }
 
 // openReady reports whether the open batch can be handed over: it holds
@@ -361,10 +366,17 @@ func (q *Queue) openReady() bool {
 	return q.open != nil && len(q.open.Groups) > 0 && (len(q.pool) > 0 || q.made < maxBatches)
 }
 
-// round hands one batch to the replicator; false when there is none. The caller
-// has the turn.
+// round hands one batch to the replicator, or does what waits to be done alone; false
+// when there is nothing. The caller has the turn.
 func (q *Queue) round() bool {
 	q.mu.Lock()
+	if len(q.alone) > 0 {
+		e := q.alone[0]
+		q.alone = slices.Delete(q.alone, 0, 1)
+		q.mu.Unlock()
+		q.run(e)
+		return true
+	}
 	var b *Batch
 	switch {
 	case q.openReady() && !(q.large.next && len(q.large.ready) > 0):
@@ -404,18 +416,23 @@ func (q *Queue) append(b *Batch) {
 	q.turn.appending.Store(true)
 	err := q.rep.Append(context.Background(), &b.Pending, q) // what is begun is not cancelled
 	q.turn.appending.Store(false)
-	if q.stuck() { // who came meanwhile waits for this
-		q.turn.since.Store(0)
-		q.mu.Lock()
-		q.wakeRoom()
-		q.mu.Unlock()
-	}
-	q.turn.since.Store(0)
+	q.moves()
 	if err != nil { // nothing was ordered, and Done is not called
 		q.enqueue(result{b, 0, n, replication.NotStored, err})
 		q.unref(b, held)
 	}
 	// Otherwise b is the replicator's, and perhaps somebody else's by now.
+}
+
+// moves ends what since began.
+func (q *Queue) moves() {
+	stuck := q.stuck()
+	q.turn.since.Store(0)
+	if stuck { // who came meanwhile waits for this
+		q.mu.Lock()
+		q.wakeRoom()
+		q.mu.Unlock()
+	}
 }
 
 // image puts a catalog image before b when b crosses a segment edge, or when

@@ -28,6 +28,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/query"
 	"github.com/hardpointmq/hardpoint/core/internal/retry"
 	"github.com/hardpointmq/hardpoint/core/internal/send"
+	"github.com/hardpointmq/hardpoint/core/internal/stats"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
@@ -226,10 +227,11 @@ func TryStart(tb testing.TB, o Options) (*Engine, error) {
 	e.Clients = client.New(e.K)
 	q := query.New(e.K)
 	send.New(e.K, e.Queue)
-	pull.New(e.K, e.Clients)
+	st := stats.New(e.K)
+	pull.New(e.K, e.Clients, st)
 	offset.New(e.K, q)
-	retry.New(e.K)
-	admin.New(e.K)
+	retry.New(e.K, st)
+	admin.New(e.K, admin.Params{Query: q, Clients: e.Clients, Stats: st})
 	if o.Assign.Allocator == nil {
 		o.Assign.Allocator = func(context.Context, string) (assign.Instance, error) { return assign.Instance{}, assign.ErrUnknown }
 	}

@@ -41,11 +41,12 @@ type Conn struct {
 	// Sender is the send behaviour's state.
 	Sender any
 
-	k   *Kernel
-	hdr command.Header
-	out []byte // of answers given inside a handler
-	one [1]command.Frame
-	req Request
+	k    *Kernel
+	asks asks
+	hdr  command.Header
+	out  []byte // of answers given inside a handler
+	one  [1]command.Frame
+	req  Request
 }
 
 // Opened implements transport.Handler.
@@ -85,7 +86,7 @@ func (c *Conn) Arrived(in []command.Frame) {
 		}
 		switch {
 		case c.hdr.IsResponse():
-			// Nothing that the broker asks today expects an answer.
+			c.answered(f)
 		case c.hdr.Code == command.ReqSendMessage || c.hdr.Code == command.ReqSendMessageV2 || c.hdr.Code == command.ReqSendBatchMessage:
 			c.k.sender.Collect(c, &c.hdr, f)
 			sends++
@@ -132,6 +133,7 @@ func (c *Conn) dispatch(f *command.Frame) {
 // Closed implements transport.Session.
 func (c *Conn) Closed(error) {
 	c.k.conns.Delete(c.Peer.ID())
+	c.asks.close()
 	for _, f := range c.k.Hooks.disconnect {
 		f(c)
 	}

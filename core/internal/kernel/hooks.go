@@ -25,6 +25,7 @@ type Hooks struct {
 	topicRemoved []func(topic string)
 	topicChanged []func(topic string)
 	groupRemoved []func(group string)
+	offsetReset  []func(group string, q message.Queue)
 
 	groupAttributes map[string]GroupAttribute
 }
@@ -86,6 +87,19 @@ func (h *Hooks) OnTopicRemoved(f func(topic string)) { h.topicRemoved = append(h
 
 // OnGroupRemoved is called after a group was removed.
 func (h *Hooks) OnGroupRemoved(f func(group string)) { h.groupRemoved = append(h.groupRemoved, f) }
+
+// OnOffsetReset is called after the progress of a group in a queue was set by a tool;
+// it must not block.
+func (h *Hooks) OnOffsetReset(f func(group string, q message.Queue)) {
+	h.offsetReset = append(h.offsetReset, f)
+}
+
+// OffsetReset runs the hooks; the catalog calls it.
+func (h *Hooks) OffsetReset(group string, q message.Queue) {
+	for _, f := range h.offsetReset {
+		f(group, q)
+	}
+}
 
 // TopicChanged runs the hooks; the catalog calls it, removed tells how.
 func (h *Hooks) TopicChanged(topic string, removed bool) {

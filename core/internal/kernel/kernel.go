@@ -224,6 +224,12 @@ type Journal interface {
 	// Submit is Write without waiting: done is called exactly once, possibly
 	// before Submit returns, and must not block.
 	Submit(recs []*message.Record, done func(Placed, error))
+	// Alone runs f while nobody writes to the log: with the turn of the log, as
+	// the storage contract wants it for Expire and Drop. Everybody who sends waits
+	// meanwhile, so f must be short; it must not write. It returns f's error, or why
+	// f was not run: ctx, which f also gets, was over before its turn came, or the
+	// journal stopped. It must not be called from a Published hook or by f.
+	Alone(ctx context.Context, f func(ctx context.Context) error) error
 }
 
 // ImageSource makes catalog images; the journal asks it at each segment edge.
@@ -292,12 +298,24 @@ type Offsets interface {
 	// Committed is the next offset to consume.
 	Committed(group string, q message.Queue) (int64, bool)
 	// Commit remembers progress at once and makes it a record within
-	// Config.OffsetInterval.
-	Commit(group string, q message.Queue, offset int64)
+	// Config.OffsetInterval; false: the queue was reset, and what a consumer reports
+	// that has not taken this in does not count.
+	Commit(group string, q message.Queue, offset int64) bool
+	// Reset sets the progress of a group in queues of a topic; it returns when that is
+	// published. Until a consumer goes on there (Meets), or was told and reports
+	// this very offset, Committed is this offset and Commit changes nothing: members
+	// that live still work on what they fetched before. This outlives restarts.
+	Reset(ctx context.Context, group, topic string, at map[int32]int64) error
+	// Meets tells where a consumer that wants to read at an offset has to go on
+	// instead, when the queue was reset and the offset is another one. A consumer that
+	// does not obey when it was told eight times goes on as it likes.
+	Meets(group string, q message.Queue, at int64) (int64, bool)
 	// All is a copy: "topic@group" → queue id → offset.
 	All() (map[string]map[int32]int64, command.DataVersion)
-	// Of lists the topics for which a group has progress.
+	// Of lists the topics for which a group has progress, In the groups that have
+	// progress in a topic, sorted.
 	Of(group string) []string
+	In(topic string) []string
 }
 
 // Locks is the catalog's table of queues that orderly consumers hold.

@@ -86,8 +86,11 @@ func (o *Offset) update(r *kernel.Request) {
 	case h.QueueID < 0 || h.CommitOffset < 0:
 		r.Error(command.RespInvalidParameter, fmt.Sprintf("queueId %d and commitOffset %d must not be negative", h.QueueID, h.CommitOffset))
 	default:
-		o.k.Offsets.Commit(group, message.Queue{Topic: topic, ID: h.QueueID}, h.CommitOffset)
-		r.OK()
+		w := r.Begin(command.RespSuccess)
+		if !o.k.Offsets.Commit(group, message.Queue{Topic: topic, ID: h.QueueID}, h.CommitOffset) {
+			w.Remark("Offset has been previously reset")
+		}
+		r.Reply(w)
 	}
 }
 

@@ -35,7 +35,8 @@ type waiter struct {
 
 // park holds requests that wait for messages.
 //
-// Lock order: shard.mu and park.mu are leaves; never both at once.
+// Lock order: rmu within shard.mu; mu and rmu are leaves, and mu is never held with a
+// shard's.
 type park struct {
 	p      *Pull
 	shards [shards]shard
@@ -107,7 +108,7 @@ func (k *park) hold(t *task, ms int64) (bool, error) {
 	}
 	w := &waiter{t: t, deadline: k.p.k.Clock.Now().Add(time.Duration(min(ms, maxHold)) * time.Millisecond), index: -1}
 	// From the registration on t may be answered and reused by others.
-	queue, offset := t.req.Queue, t.req.Offset
+	queue, offset, group := t.req.Queue, t.req.Offset, t.group
 	sh := k.shard(queue)
 	k.count.Add(1)
 	sh.mu.Lock()
@@ -115,9 +116,9 @@ func (k *park) hold(t *task, ms int64) (bool, error) {
 	sh.queues[queue] = append(sh.queues[queue], w)
 	sh.mu.Unlock()
 
-	// Look again: what was published before the waiter was registered woke
-	// nobody.
-	if k.fresh(queue, offset) && w.taken.CompareAndSwap(false, true) {
+	// Look again: what was published, or reset, before the waiter was registered
+	// woke nobody.
+	if k.fresh(group, queue, offset) && w.taken.CompareAndSwap(false, true) {
 		k.forget(w)
 		return false, k.p.read(t)
 	}
@@ -136,8 +137,11 @@ func (k *park) hold(t *task, ms int64) (bool, error) {
 }
 
 // fresh reports whether the queue has something at or behind offset, or moved
-// away from it.
-func (k *park) fresh(q message.Queue, offset int64) bool {
+// away from it, or the group has to read elsewhere.
+func (k *park) fresh(group string, q message.Queue, offset int64) bool {
+	if _, reset := k.p.k.Offsets.Meets(group, q, offset); reset {
+		return true
+	}
 	var a storage.OffsetAnswers
 	if err := k.p.k.Store.Offsets(k.p.k.Serving(), []storage.OffsetQuery{{Queue: q}}, &a); err != nil || len(a.Answers) != 1 {
 		return false
@@ -193,13 +197,7 @@ func (k *park) published(_ message.Position, units []message.Unit) {
 				keep = append(keep, w)
 				continue
 			}
-			if w.taken.CompareAndSwap(false, true) {
-				k.count.Add(-1)
-				k.rmu.Lock()
-				k.ready = append(k.ready, w)
-				k.rmu.Unlock()
-				woken = true
-			}
+			woken = k.wake(w) || woken
 		}
 		clear(list[len(keep):])
 		sh.set(u.Queue, keep)
@@ -208,6 +206,44 @@ func (k *park) published(_ message.Position, units []message.Unit) {
 	if woken {
 		k.signal()
 	}
+}
+
+// reset wakes those of a group that wait for a queue: they read elsewhere now.
+func (k *park) reset(group string, q message.Queue) {
+	if k.count.Load() == 0 {
+		return
+	}
+	sh := k.shard(q)
+	sh.mu.Lock()
+	list := sh.queues[q]
+	keep, woken := list[:0], false
+	for _, w := range list {
+		if w.t.group != group {
+			w.at = len(keep)
+			keep = append(keep, w)
+			continue
+		}
+		woken = k.wake(w) || woken
+	}
+	clear(list[len(keep):])
+	sh.set(q, keep)
+	sh.mu.Unlock()
+	if woken {
+		k.signal()
+	}
+}
+
+// wake has a waiter answered, unless somebody else does; the caller takes it out of
+// its queue, whose lock it holds.
+func (k *park) wake(w *waiter) bool {
+	if !w.taken.CompareAndSwap(false, true) {
+		return false
+	}
+	k.count.Add(-1)
+	k.rmu.Lock()
+	k.ready = append(k.ready, w)
+	k.rmu.Unlock()
+	return true
 }
 
 func (k *park) signal() {

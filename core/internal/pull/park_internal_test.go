@@ -23,9 +23,15 @@ func (empty) Offsets(_ context.Context, q []storage.OffsetQuery, a *storage.Offs
 	return nil
 }
 
+// unmoved is progress that nobody resets.
+type unmoved struct{ kernel.Offsets }
+
+func (unmoved) Meets(string, message.Queue, int64) (int64, bool) { return 0, false }
+
 func parked(t *testing.T) *Pull {
 	t.Helper()
 	p := &Pull{k: kernel.New(kernel.Config{}, plugin.Settings{}, empty{})}
+	p.k.Offsets = unmoved{}
 	p.pool.New = func() any { return &task{} }
 	p.park = newPark(p)
 	return p

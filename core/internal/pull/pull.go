@@ -9,6 +9,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/client"
 	"github.com/hardpointmq/hardpoint/core/internal/filter"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/internal/stats"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
@@ -26,6 +27,7 @@ const (
 type Pull struct {
 	k       *kernel.Kernel
 	clients *client.Manager
+	stats   *stats.Stats
 	cache   filter.Cache
 	park    *park
 	pool    sync.Pool
@@ -39,6 +41,7 @@ type task struct {
 	ticket  kernel.Ticket
 	req     storage.ReadRequest
 	tags    *filter.Tags
+	group   string
 	sysFlag int32 // of the topic
 	chunk   storage.Chunk
 	frags   [][]byte
@@ -48,9 +51,9 @@ type task struct {
 }
 
 // New makes the behaviour and registers it.
-func New(k *kernel.Kernel, clients *client.Manager) *Pull {
+func New(k *kernel.Kernel, clients *client.Manager, st *stats.Stats) *Pull {
 	p := &Pull{
-		k: k, clients: clients,
+		k: k, clients: clients, stats: st,
 		messages: k.Meter.Counter("messages_out_total", "Messages that consumers got."),
 		empty:    k.Meter.Counter("pull_empty_total", "Pulls answered without a message."),
 	}
@@ -59,6 +62,7 @@ func New(k *kernel.Kernel, clients *client.Manager) *Pull {
 	k.Handle(command.ReqPullMessage, p.serve)
 	k.Handle(command.ReqLitePullMessage, p.serve)
 	k.Hooks.OnPublished(p.park.published)
+	k.Hooks.OnOffsetReset(p.park.reset)
 	k.Hooks.OnStart(p.park.start)
 	k.Hooks.OnStop(p.park.stop)
 	return p
@@ -172,7 +176,7 @@ func (p *Pull) check(t *task, h *command.PullRequest) *refusal {
 	t.req.Queue = message.Queue{Topic: cfg.TopicName, ID: h.QueueID}
 	t.req.Offset, t.req.Hot, t.req.Cold = h.QueueOffset, hot, cold
 	t.req.Scan = max(k.Config().FilterScan, n)
-	t.sysFlag = cfg.TopicSysFlag
+	t.group, t.sysFlag = g.GroupName, cfg.TopicSysFlag
 	return nil
 }
 
@@ -231,6 +235,9 @@ func (t *task) setTags(tags *filter.Tags) {
 func (p *Pull) read(t *task) error {
 	t.chunk.Reset()
 	t.frags, t.units = t.frags[:0], t.units[:0]
+	if at, reset := p.k.Offsets.Meets(t.group, t.req.Queue, t.req.Offset); reset {
+		return p.reset(t, at)
+	}
 	if err := p.k.Store.Read(p.k.Serving(), t.req, &t.chunk); err != nil {
 		return fmt.Errorf("reading %v at %d: %w", t.req.Queue, t.req.Offset, err)
 	}
@@ -242,6 +249,16 @@ func (p *Pull) read(t *task) error {
 	if len(t.units) == 0 {
 		t.chunk.Status = storage.NoMatchedMessage
 	}
+	return nil
+}
+
+// reset tells a consumer to go on elsewhere: a tool reset the progress of its group.
+func (p *Pull) reset(t *task, at int64) error {
+	var a storage.OffsetAnswers
+	if err := p.k.Store.Offsets(p.k.Serving(), []storage.OffsetQuery{{Queue: t.req.Queue}}, &a); err != nil || len(a.Answers) != 1 {
+		return fmt.Errorf("reading the ends of %v: %w", t.req.Queue, err)
+	}
+	t.chunk.Status, t.chunk.Next, t.chunk.Min, t.chunk.Max = storage.OffsetReset, at, a.Answers[0].Min, a.Answers[0].Max
 	return nil
 }
 
@@ -277,17 +294,19 @@ func codeOf(t *task) int32 {
 
 // answer sends what read left in t; any goroutine that owns t may call it.
 func (p *Pull) answer(t *task) {
-	if len(t.units) > 0 {
-		p.messages.Add(uint64(len(t.units)))
-	} else {
-		p.empty.Add(1)
-	}
-	if t.ticket.Oneway {
-		return
-	}
 	size := 0
 	for _, f := range t.frags {
 		size += len(f)
+	}
+	if n := len(t.units); n > 0 {
+		p.messages.Add(uint64(n))
+		p.stats.Got(t.group, t.req.Queue, n, int64(size), next(t))
+	} else {
+		p.empty.Add(1)
+		p.stats.Missed()
+	}
+	if t.ticket.Oneway {
+		return
 	}
 	c := &t.chunk
 	w := command.Begin(t.hdr[:0], t.ticket.Type, codeOf(t), t.ticket.Opaque, command.FlagResponse)

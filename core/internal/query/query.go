@@ -84,6 +84,46 @@ func (q *Query) Offset(ctx context.Context, query storage.OffsetQuery) (storage.
 	return s.answers.Answers[0], nil
 }
 
+// Ends asks for the ends of the queues 0 to n-1 of a topic, as they are known here.
+func (q *Query) Ends(ctx context.Context, topic string, n int32) ([]storage.OffsetAnswer, error) {
+	if message.IsInternal(topic) {
+		return nil, hidden(topic)
+	}
+	queries := make([]storage.OffsetQuery, n)
+	for i := range queries {
+		queries[i].Queue = message.Queue{Topic: topic, ID: int32(i)}
+	}
+	if n == 0 {
+		return nil, nil // no query asks for all
+	}
+	var a storage.OffsetAnswers
+	if err := q.k.Store.Offsets(ctx, queries, &a); err != nil {
+		return nil, err
+	}
+	if len(a.Answers) != len(queries) {
+		return nil, fmt.Errorf("the store gave %d answers to %d questions about topic %s", len(a.Answers), n, topic)
+	}
+	return a.Answers, nil
+}
+
+// StoreTime is when the record at an offset of a queue was stored, ms since epoch; 0
+// when there is none or it cannot be read.
+func (q *Query) StoreTime(ctx context.Context, queue message.Queue, offset int64) int64 {
+	if offset < 0 || message.IsInternal(queue.Topic) {
+		return 0
+	}
+	s := q.get()
+	defer q.put(s)
+	one := storage.Limit{Count: 1}
+	if err := q.k.Store.Read(ctx, storage.ReadRequest{Queue: queue, Offset: offset, Hot: one, Cold: one}, &s.chunk); err != nil {
+		return 0
+	}
+	if len(s.chunk.Units) == 0 || s.chunk.Units[0].Offset != offset {
+		return 0
+	}
+	return s.chunk.Units[0].StoreTime
+}
+
 func hidden(topic string) error {
 	return &api.Error{ID: api.TopicNotExist, Text: fmt.Sprintf("topic[%s] not exist", topic)}
 }

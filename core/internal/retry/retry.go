@@ -10,16 +10,20 @@ import (
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/internal/stats"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
 )
 
 // Retry is the behaviour.
-type Retry struct{ k *kernel.Kernel }
+type Retry struct {
+	k     *kernel.Kernel
+	stats *stats.Stats
+}
 
 // New makes the behaviour and registers it.
-func New(k *kernel.Kernel) *Retry {
-	r := &Retry{k: k}
+func New(k *kernel.Kernel, st *stats.Stats) *Retry {
+	r := &Retry{k: k, stats: st}
 	k.Handle(command.ReqConsumerSendMsgBack, r.back)
 	return r
 }
@@ -99,6 +103,7 @@ func (b *Retry) make(h *command.SendBackRequest, r *kernel.Request) (*message.Re
 		// Not the header's originMsgId: clients put the unique key there.
 		props = message.AppendProperty(props, message.PropOriginMessageID, string(message.AppendOffsetID(nil, v.StoreHost, v.Position)))
 	}
+	b.stats.Back(group, string(v.Topic))
 	return &message.Record{
 		Topic: topic.Config.TopicName, QueueID: rand.Int32N(max(topic.Config.WriteQueueNums, 1)),
 		Flag: v.Flag, SysFlag: v.SysFlag &^ message.SysTxMask, BornTime: v.BornTime,
