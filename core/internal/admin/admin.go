@@ -4,6 +4,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/hardpointmq/hardpoint/core/api"
@@ -39,6 +40,7 @@ func New(k *kernel.Kernel, p Params) *Admin {
 	a := &Admin{k: k, q: p.Query, clients: p.Clients, stats: p.Stats}
 	a.topics()
 	a.groups()
+	a.progress()
 	a.broker()
 	return a
 }
@@ -56,6 +58,20 @@ func answer(r *kernel.Request, v any, err error) {
 	}
 	if err != nil {
 		r.Fail(err)
+		return
+	}
+	reply(r, body)
+}
+
+// largestBody is what clients take in one frame (16 MiB), with room for the header.
+const largestBody = 16<<20 - 64<<10
+
+// reply answers with a body. Clients close the connection when it is longer than they
+// take, which says nothing to anybody.
+func reply(r *kernel.Request, body []byte) {
+	if len(body) > largestBody {
+		r.Error(command.RespSystemError, fmt.Sprintf("the answer to %s has %d bytes, clients take %d at a time: ask for single topics or groups",
+			command.RequestName(r.Header.Code), len(body), largestBody))
 		return
 	}
 	r.JSON(body)

@@ -14,38 +14,118 @@ import (
 
 // groups registers what is about consumer groups.
 func (a *Admin) groups() {
-	a.k.Handle(command.ReqUpdateAndCreateSubscriptionGroup, a.updateGroup)
+	k := a.k
+	k.Handle(command.ReqUpdateAndCreateSubscriptionGroup, a.updateGroup)
+	k.Handle(command.ReqUpdateAndCreateSubscriptionGroupList, a.updateGroups)
+	k.Handle(command.ReqGetAllSubscriptionGroupConfig, a.allGroups)
+	k.Handle(command.ReqGetSubscriptionGroupConfig, a.groupConfig)
+	k.Handle(command.ReqDeleteSubscriptionGroup, a.deleteGroup)
 }
 
-// updateGroup serves UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200): it replaces all of a
-// group but its attributes, which are changed one by one.
-func (a *Admin) updateGroup(r *kernel.Request) {
-	var g command.SubscriptionGroupConfig
-	if err := command.DecodeBody(r.Frame.Body, &g); err != nil {
-		r.Error(command.RespInvalidParameter, "the body of the request cannot be read: "+err.Error())
+// noGroup says that a group is not there, with the code that tools know.
+func noGroup(name string) error {
+	return &api.Error{ID: api.GroupNotExist, Text: fmt.Sprintf("No group in this broker. group: %s", name)}
+}
+
+// allGroups serves GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201).
+func (a *Admin) allGroups(r *kernel.Request) {
+	all, version := a.k.Groups.All()
+	part, asked, err := page(r, all, version)
+	if err != nil {
+		r.Fail(err)
 		return
 	}
-	err := a.k.Writable()
-	if err == nil {
-		err = checkGroup(&g)
+	out := command.SubscriptionGroupWrapper{DataVersion: version, SubscriptionGroupTable: make(map[string]command.SubscriptionGroupConfig, len(part))}
+	for _, g := range part {
+		out.SubscriptionGroupTable[g.GroupName] = *g
 	}
-	var changed []string
+	answerTable(r, out, asked, len(all))
+}
+
+// groupConfig serves GET_SUBSCRIPTIONGROUP_CONFIG (352).
+func (a *Admin) groupConfig(r *kernel.Request) {
+	var h command.GroupRequest
+	err := h.Decode(r.Header)
+	g := a.k.Groups.Named(h.Group)
+	if err == nil && g == nil {
+		err = noGroup(h.Group)
+	}
+	answer(r, g, err)
+}
+
+// deleteGroup serves DELETE_SUBSCRIPTIONGROUP (207). A group that is not there is
+// deleted. Without cleanOffset its progress stays, for a group of that name that is
+// made again.
+func (a *Admin) deleteGroup(r *kernel.Request) {
+	var h command.DeleteGroupRequest
+	err := h.Decode(r.Header)
+	if err == nil && h.GroupName == "" {
+		err = &api.Error{ID: api.InvalidParameter, Text: "the name of the group is empty"}
+	}
 	if err == nil {
-		g.Attributes, changed, err = a.groupAttributes(&g)
+		err = a.k.Writable()
 	}
 	ctx, cancel := a.k.Waiting()
 	defer cancel()
 	if err == nil {
-		err = a.k.Groups.Put(ctx, g)
+		err = a.k.Groups.Remove(ctx, h.GroupName, h.CleanOffset)
 	}
 	if err != nil {
 		r.Fail(err)
 		return
 	}
 	r.OK()
-	for _, name := range changed {
-		if f := a.k.Hooks.GroupAttributes()[name].Changed; f != nil {
-			f(g.GroupName)
+}
+
+// updateGroup serves UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200): it replaces all of a
+// group but its attributes, which are changed one by one.
+func (a *Admin) updateGroup(r *kernel.Request) {
+	g := make([]command.SubscriptionGroupConfig, 1)
+	a.putGroups(r, g, command.DecodeBody(r.Frame.Body, &g[0]))
+}
+
+// updateGroups serves UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225): all are checked
+// before the first is stored.
+func (a *Admin) updateGroups(r *kernel.Request) {
+	var list command.SubscriptionGroupList
+	err := command.DecodeBody(r.Frame.Body, &list)
+	a.putGroups(r, list.Groups, err)
+}
+
+// putGroups stores groups; err is what reading them said.
+func (a *Admin) putGroups(r *kernel.Request, groups []command.SubscriptionGroupConfig, err error) {
+	if err != nil {
+		err = badBody(err)
+	} else {
+		err = a.k.Writable()
+	}
+	changed := make([][]string, len(groups))
+	for i := range groups {
+		g := &groups[i]
+		if err == nil {
+			err = checkGroup(g)
+		}
+		if err == nil {
+			g.Attributes, changed[i], err = a.groupAttributes(g)
+		}
+	}
+	ctx, cancel := a.k.Waiting()
+	defer cancel()
+	for _, g := range groups {
+		if err == nil {
+			err = a.k.Groups.Put(ctx, g)
+		}
+	}
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	r.OK()
+	for i := range groups {
+		for _, name := range changed[i] {
+			if f := a.k.Hooks.GroupAttributes()[name].Changed; f != nil {
+				f(groups[i].GroupName)
+			}
 		}
 	}
 }

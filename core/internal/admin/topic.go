@@ -197,7 +197,7 @@ func (a *Admin) topicStats(r *kernel.Request) {
 		}
 		out.OffsetTable[a.queue(e.Queue)] = o
 	}
-	r.JSON(out.AppendJSON(nil))
+	reply(r, out.AppendJSON(nil))
 }
 
 // queue is a queue as tools name it.
