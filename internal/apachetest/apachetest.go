@@ -3,41 +3,20 @@
 package apachetest
 
 import (
-	"archive/tar"
-	"compress/gzip"
-	"errors"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/hardpointmq/hardpoint/internal/tartest"
 )
 
 // Unpack extracts what is below the one folder of an archive into dir.
 func Unpack(t testing.TB, archive, dir string) {
 	t.Helper()
-	f, err := os.Open(archive)
-	require.NoError(t, err)
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	require.NoError(t, err)
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return
+	tartest.Unpack(t, archive, dir, func(name string) string {
+		_, rest, _ := strings.Cut(name, "/")
+		if strings.HasPrefix(rest, "timer") { // none of ours, and large
+			return ""
 		}
-		require.NoError(t, err)
-		_, rest, ok := strings.Cut(h.Name, "/")
-		if !ok || h.Typeflag == tar.TypeDir || strings.HasPrefix(rest, "timer") { // timers are none of ours, and large
-			continue
-		}
-		path := filepath.Join(dir, filepath.FromSlash(rest))
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		w, err := os.Create(path)
-		require.NoError(t, err)
-		_, err = io.Copy(w, r)
-		require.NoError(t, errors.Join(err, w.Close()))
-	}
+		return rest
+	})
 }

@@ -89,7 +89,7 @@ func (l *launcher) candidate(ctx context.Context, cmd Command) (*process, error)
 	ctx, cancel := context.WithTimeout(ctx, l.o.StartTimeout)
 	defer cancel()
 	for _, u := range uses {
-		d, err := wire.Describe(ctx, candidate{p}, log, l.contract, l.name, u.raw)
+		d, err := wire.DescribeIn(ctx, p, l.contract, l.name, u.raw)
 		if err == nil {
 			err = u.replaceable(&d)
 		}
@@ -103,15 +103,6 @@ func (l *launcher) candidate(ctx context.Context, cmd Command) (*process, error)
 	}
 	return p, nil
 }
-
-// candidate is a process that is checked, as a launcher of itself.
-type candidate struct{ *process }
-
-// Acquire implements wire.Launcher.
-func (c candidate) Acquire(context.Context, *slog.Logger) (wire.Process, error) { return c, nil }
-
-// Release implements wire.Process.
-func (candidate) Release(bool) {}
 
 // install makes p the process of the factory.
 func (l *launcher) install(p *process) {

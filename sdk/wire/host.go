@@ -58,6 +58,11 @@ func Describe(ctx context.Context, l Launcher, log *slog.Logger, c *Contract, na
 		return plugin.Description{}, err
 	}
 	defer proc.Release(true)
+	return DescribeIn(ctx, proc, c, name, raw)
+}
+
+// DescribeIn is Describe in a process that the caller has acquired, and keeps.
+func DescribeIn(ctx context.Context, proc Process, c *Contract, name string, raw plugin.Raw) (plugin.Description, error) {
 	r, err := pluginpb.NewPluginClient(proc.Conn()).Describe(ctx, &pluginpb.DescribeRequest{Kind: c.Kind, Name: name, Config: raw})
 	if err = FromRPC(ctx, err, r.GetFailure()); err != nil {
 		return plugin.Description{}, err

@@ -1,11 +1,7 @@
 package plugins
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,8 +9,10 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/hardpointmq/hardpoint/test/harness"
 	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/internal/tartest"
+	"github.com/hardpointmq/hardpoint/test/harness"
 )
 
 // ours is what a go.mod says of Hardpoint.
@@ -78,7 +76,7 @@ func TestWireOfVersion1(t *testing.T) {
 	command(t, dir, "go", "build", "-o", binary, ".")
 	config := filepath.Join(dir, "c.yaml")
 	require.NoError(t, os.WriteFile(config, []byte("plugins:\n  allocate:\n    wire1:\n      path: "+filepath.Base(binary)+"\n"), 0o600))
-	require.Regexp(t, "(?m)^allocate +wire1 +allocate/1 +process ", command(t, ".", harness.Binary(t, false), "plugin", "list", "--config", config))
+	require.Regexp(t, "(?m)^allocate +wire1 +[^ ]+ +allocate/1 +process ", command(t, ".", harness.Binary(t, false), "plugin", "list", "--config", config))
 	t.Setenv("ALLOCATOR", binary)
 	t.Setenv("ALLOCATOR_NAME", "wire1")
 	out := command(t, copied(t, "outside", true), "go", "test", "-v", "-run", "TestProgram", ".")
@@ -90,7 +88,7 @@ func TestWireOfVersion1(t *testing.T) {
 // The long form runs the whole suite on it.
 func TestFrozenSDK(t *testing.T) {
 	dir := t.TempDir()
-	unpack(t, "testdata/sdk-wire1.tar.gz", dir)
+	tartest.Unpack(t, "testdata/sdk-wire1.tar.gz", dir, nil)
 	withModule(t, dir, "github.com/hardpointmq/hardpoint", false)
 	binary := filepath.Join(dir, "journal")
 	command(t, dir, "go", "build", "-o", binary, "./examples/custom-store")
@@ -100,28 +98,5 @@ func TestFrozenSDK(t *testing.T) {
 		t.Setenv("STORE_NAME", "journal")
 		out := command(t, copied(t, "outside", true), "go", "test", "-v", "-run", "TestProgram", ".")
 		require.Contains(t, out, "--- PASS: TestProgram/journal/process/store/")
-	}
-}
-
-// unpack writes the files of a compressed archive below dir.
-func unpack(t *testing.T, archive, dir string) {
-	t.Helper()
-	f, err := os.Open(archive)
-	require.NoError(t, err)
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	require.NoError(t, err)
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		require.NoError(t, err)
-		text, err := io.ReadAll(r)
-		require.NoError(t, err)
-		require.True(t, filepath.IsLocal(h.Name), h.Name)
-		to := filepath.Join(dir, filepath.FromSlash(h.Name))
-		require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o700))
-		require.NoError(t, os.WriteFile(to, text, 0o600))
 	}
 }

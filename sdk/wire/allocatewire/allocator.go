@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -263,7 +262,7 @@ func (a *allocator) open() (s *session, version string, err error) {
 	}()
 	ctx, cancel := context.WithTimeout(a.life, openTime)
 	defer cancel()
-	d, err := wire.Describe(ctx, here{proc}, a.settings.Logger, Contract(), a.name, a.raw)
+	d, err := wire.DescribeIn(ctx, proc, Contract(), a.name, a.raw)
 	if err != nil {
 		return nil, "", err
 	}
@@ -275,15 +274,6 @@ func (a *allocator) open() (s *session, version string, err error) {
 	}
 	return &session{proc: proc, id: r.GetInstance(), left: make(chan struct{}), idle: make(chan struct{})}, d.Version, nil
 }
-
-// here is a process as a launcher of itself.
-type here struct{ wire.Process }
-
-// Acquire implements wire.Launcher.
-func (h here) Acquire(context.Context, *slog.Logger) (wire.Process, error) { return h, nil }
-
-// Release implements wire.Process.
-func (here) Release(bool) {}
 
 // watch ends a session when its process is of no more use, or nobody needs it.
 func (a *allocator) watch(s *session) {

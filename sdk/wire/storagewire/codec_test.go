@@ -10,32 +10,14 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/internal/wiretest"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 )
-
-func unit(topic string, id int32, at message.Position) message.Unit {
-	return message.Unit{
-		Queue: message.Queue{Topic: topic, ID: id}, At: at, Size: 5, Offset: math.MaxInt64 - 1,
-		TagsCode: math.MinInt64, StoreTime: 1_700_000_000_000 + int64(at),
-	}
-}
-
-func batch() *storage.Batch {
-	return &storage.Batch{
-		Term: math.MaxUint64, At: 1 << 40, Buf: []byte("0123456789"),
-		Units: []message.Unit{unit("T", 0, 1<<40), unit("T", -1, 1<<40), unit("%RETRY%g", 3, 1<<40+5)},
-		Keys:  []message.Key{{Hash: math.MaxInt32, At: 1 << 40, StoreTime: 5}, {Hash: 0, At: 1<<40 + 5, StoreTime: 4}},
-		Groups: []storage.Group{
-			{Off: 20, Len: 5, Unit: 7, Units: 2, Key: 3, Keys: 1, NoWait: true},
-			{Off: 25, Len: 5, Unit: 9, Units: 1, Key: 4, Keys: 1, Edge: true},
-		},
-	}
-}
 
 func TestAnswersCross(t *testing.T) {
 	c := storage.Chunk{
 		Status: storage.MessageWasRemoving, Next: -1, Min: 3, Max: math.MaxInt64, Cold: true, Skipped: 2,
-		Units: []message.Unit{unit("T", 0, 5), unit("U", 1, 6), unit("U", 2, 7)},
+		Units: []message.Unit{wiretest.Unit("T", 0, 5), wiretest.Unit("U", 1, 6), wiretest.Unit("U", 2, 7)},
 		Frags: [][]byte{[]byte("abc"), []byte("def")},
 	}
 	body := append(append(putChunk(nil, "T", &c), "abc"...), "def"...)
@@ -80,14 +62,14 @@ func FuzzFrame(f *testing.F) {
 		f.Add(b)
 	}
 	var w data.TopicWriter
-	add(kindAppend, append(data.PutBatch(nil, &w, batch()), batch().Buf...))
+	add(kindAppend, append(data.PutBatch(nil, &w, wiretest.Batch()), wiretest.Batch().Buf...))
 	add(kindRead, putReadRequest(nil, &storage.ReadRequest{Queue: message.Queue{Topic: "T"}, Tags: []int64{1}}))
 	add(kindGet, putPositions(nil, []message.Position{1, 2}))
 	add(kindOffsets, putQueries(nil, []storage.OffsetQuery{{Queue: message.Queue{Topic: "T"}}}))
-	add(kindReset, data.PutEnds(data.PutInt(nil, message.Position(5)), []message.Unit{unit("T", 1, 0)}))
-	add(kindDone, putChunk(nil, "", &storage.Chunk{Units: []message.Unit{unit("T", 1, 0)}}))
+	add(kindReset, data.PutEnds(data.PutInt(nil, message.Position(5)), []message.Unit{wiretest.Unit("T", 1, 0)}))
+	add(kindDone, putChunk(nil, "", &storage.Chunk{Units: []message.Unit{wiretest.Unit("T", 1, 0)}}))
 	add(kindDone, putOutcome(nil, &outcome{own: 1, err: storage.ErrFull}))
-	add(kindEvent, putEvent(nil, &event{kind: eventPublished, at: 5, units: []message.Unit{unit("T", 1, 0)}}))
+	add(kindEvent, putEvent(nil, &event{kind: eventPublished, at: 5, units: []message.Unit{wiretest.Unit("T", 1, 0)}}))
 	add(kindEvent, putEvent(nil, &event{kind: eventFailed, err: errors.New("x")}))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		r := data.NewReader(bytes.NewReader(in), kindEvent)

@@ -15,6 +15,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/internal/wiretest"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
@@ -65,8 +66,8 @@ func frame(k data.Kind, id uint64, body []byte) []byte {
 // ends each with an error or the end, and never in another way.
 func FuzzPluginSide(f *testing.F) {
 	var w data.TopicWriter
-	f.Add(frame(kindAppend, 1, append(data.PutBatch(nil, &w, batch()), batch().Buf...)))
-	f.Add(frame(kindReset, 2, data.PutEnds(data.PutInt(nil, message.Position(5)), []message.Unit{unit("T", 1, 0)})))
+	f.Add(frame(kindAppend, 1, append(data.PutBatch(nil, &w, wiretest.Batch()), wiretest.Batch().Buf...)))
+	f.Add(frame(kindReset, 2, data.PutEnds(data.PutInt(nil, message.Position(5)), []message.Unit{wiretest.Unit("T", 1, 0)})))
 	f.Add(append(frame(kindPublish, 1, data.PutInt(nil, message.Position(5))), frame(kindDrop, 2, data.PutEnds(nil, nil))...))
 	f.Add(append(frame(kindRead, 1, putReadRequest(nil, &storage.ReadRequest{Queue: message.Queue{Topic: "T"}})), frame(kindCancel, 1, nil)...))
 	f.Add(append(frame(kindGet, 1, putPositions(nil, []message.Position{1})), frame(kindSync, 2, data.PutInt(nil, message.Position(1)))...))
@@ -92,10 +93,10 @@ func FuzzPluginSide(f *testing.F) {
 func FuzzHostSide(f *testing.F) {
 	ok := putOutcome(nil, &outcome{marks: marks{version: 1, tail: 100}})
 	f.Add(frame(kindDone, 1, ok))
-	f.Add(append(frame(kindEvent, 1, putEvent(nil, &event{kind: eventPublished, at: 5, units: []message.Unit{unit("T", 1, 0)}})), frame(kindDone, 1, ok)...))
+	f.Add(append(frame(kindEvent, 1, putEvent(nil, &event{kind: eventPublished, at: 5, units: []message.Unit{wiretest.Unit("T", 1, 0)}})), frame(kindDone, 1, ok)...))
 	f.Add(append(frame(kindEvent, 2, putEvent(nil, &event{kind: eventTruncated, at: 5})), frame(kindEvent, 1, putEvent(nil, &event{kind: eventExpired}))...))
 	f.Add(frame(kindEvent, 1, putEvent(nil, &event{kind: eventFailed, err: errors.New("x")})))
-	f.Add(frame(kindDone, 1, putChunk(nil, "", &storage.Chunk{Units: []message.Unit{unit("T", 1, 0)}})))
+	f.Add(frame(kindDone, 1, putChunk(nil, "", &storage.Chunk{Units: []message.Unit{wiretest.Unit("T", 1, 0)}})))
 	f.Add(frame(kindDone, 1, putAnswers(nil, true, &storage.OffsetAnswers{Answers: []storage.OffsetAnswer{{Known: true}}})))
 	f.Add(frame(kindFailed, 1, nil))
 	f.Add(frame(kindDone, 1, putOutcome(nil, &outcome{own: 9, upTo: 5})))
@@ -115,7 +116,7 @@ func FuzzHostSide(f *testing.F) {
 		}
 		s, c := begin()
 		freed := 0
-		b := batch()
+		b := wiretest.Batch()
 		b.Free = func(*storage.Batch) { freed++ }
 		got := make(chan error, 1)
 		go func() { got <- s.Append(t.Context(), b) }()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/internal/wiretest"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
@@ -33,12 +34,12 @@ func FuzzStream(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(b)
 	}
-	add(&storagepb.DataRequest{Id: 1, Call: &storagepb.DataRequest_Append{Append: toAppend(batch())}})
+	add(&storagepb.DataRequest{Id: 1, Call: &storagepb.DataRequest_Append{Append: toAppend(wiretest.Batch())}})
 	add(&storagepb.DataRequest{Id: 2, Timeout: 3, Call: &storagepb.DataRequest_Read{Read: &storagepb.Read{Queue: &storagepb.Queue{Topic: "T"}, Tags: []int64{-1}}}})
 	add(&storagepb.DataRequest{Id: 3, Call: &storagepb.DataRequest_Reset_{Reset_: &storagepb.Reset{First: 5, Ends: []*storagepb.QueueEnd{{Offset: 7}}}}})
 	add(&storagepb.DataRequest{Id: 4, Call: &storagepb.DataRequest_Cancel{Cancel: &storagepb.Cancel{ChangesLog: true}}})
 	add(&storagepb.DataResponse{Id: 1, Failure: wire.ToFailure(storage.ErrFull), Answer: &storagepb.DataResponse_Done{Done: &storagepb.Done{Marks: &storagepb.Marks{Version: 1}, Event: 2, Published: 3}}})
-	add(&storagepb.DataResponse{Id: 1, Answer: &storagepb.DataResponse_Chunk{Chunk: &storagepb.Chunk{Units: toUnits([]message.Unit{unit("T", 1, 0)}), Records: []byte("x")}}})
+	add(&storagepb.DataResponse{Id: 1, Answer: &storagepb.DataResponse_Chunk{Chunk: &storagepb.Chunk{Units: toUnits([]message.Unit{wiretest.Unit("T", 1, 0)}), Records: []byte("x")}}})
 	add(&storagepb.DataResponse{Id: 1, Answer: &storagepb.DataResponse_Ends{Ends: &storagepb.Ends{Answers: []*storagepb.QueueEnds{{Known: true, Max: 4}}}}})
 	add(&storagepb.DataResponse{Answer: &storagepb.DataResponse_Event{Event: &storagepb.Event{Number: 1, What: &storagepb.Event_Truncated{Truncated: 9}}}})
 	f.Fuzz(func(t *testing.T, in []byte) {

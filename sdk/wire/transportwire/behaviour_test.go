@@ -166,6 +166,24 @@ func TestGate(t *testing.T) {
 	require.NoError(t, ln.Close())
 }
 
+// servedAgain waits until an address answers, after the process that served it died.
+func servedAgain(t *testing.T, address string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(patience))
+		if _, err := c.Write(request(2, 10)); err != nil {
+			return false
+		}
+		_, err = io.ReadFull(c, make([]byte, len(request(2, 10))))
+		return err == nil
+	}, patience, 10*time.Millisecond, "the address is not served again")
+}
+
 // TestGarbage: a plugin that does not speak the protocol is given up, by name;
 // what it served is served again.
 func TestGarbage(t *testing.T) {
@@ -196,19 +214,7 @@ func TestGarbage(t *testing.T) {
 			g.mu.Unlock()
 			_, err = io.Copy(io.Discard, c)
 			require.NoError(t, err, "the peer's connection ends")
-			require.Eventually(t, func() bool {
-				c, err := net.Dial("tcp", ln.Address())
-				if err != nil {
-					return false
-				}
-				defer c.Close()
-				_ = c.SetDeadline(time.Now().Add(patience))
-				if _, err := c.Write(request(2, 10)); err != nil {
-					return false
-				}
-				_, err = io.ReadFull(c, make([]byte, len(request(2, 10))))
-				return err == nil
-			}, patience, 10*time.Millisecond, "the address is not served again")
+			servedAgain(t, ln.Address())
 			require.NoError(t, ln.Close())
 		})
 	}

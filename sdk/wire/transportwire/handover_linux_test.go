@@ -2,8 +2,6 @@ package transportwire
 
 import (
 	"io"
-	"log/slog"
-	"net"
 	"os"
 	"syscall"
 	"testing"
@@ -11,23 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hardpointmq/hardpoint/internal/wiretest"
-	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 )
 
 // TestNoRoom: a connection that the new process may not have open, because of its
 // limit of open files, is closed and said why; those after it come.
 func TestNoRoom(t *testing.T) {
-	i := newInstance()
-	i.clock, i.log = wiretest.NewClock(peerTime), slog.New(slog.DiscardHandler)
-	ln, err := data.Listen(t.TempDir())
-	require.NoError(t, err)
-	i.tasks.Go(func() { i.receive(ln) })
-	defer func() { i.cancel(); i.tasks.Wait(); i.hand.close() }()
-	conns, err := data.Dial(t.Context(), ln.Path, ln.Nonce, handRole)
-	require.NoError(t, err)
-	old := handover{to: conns[0].(*net.UnixConn)}
-	defer old.close()
+	i, conn := receiving(t, wiretest.NewClock(peerTime))
+	old := handover{to: conn}
 	var theirs, ours [3]*os.File
+	var err error
 	for n := range theirs {
 		theirs[n], ours[n], err = os.Pipe()
 		require.NoError(t, err)

@@ -95,19 +95,7 @@ func TestSilent(t *testing.T) {
 	require.ErrorIs(t, err, plugin.ErrUnavailable)
 	require.ErrorContains(t, err, "did not say that it closed a peer for 8s, though it answers health calls")
 	_ = servers()[0].Close(context.WithoutCancel(t.Context())) // as the end of a process does
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("tcp", ln.Address())
-		if err != nil {
-			return false
-		}
-		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(patience))
-		if _, err := c.Write(request(2, 10)); err != nil {
-			return false
-		}
-		_, err = io.ReadFull(c, make([]byte, len(request(2, 10))))
-		return err == nil
-	}, patience, 10*time.Millisecond, "the address is not served again")
+	servedAgain(t, ln.Address())
 	require.Len(t, servers(), 2)
 }
 

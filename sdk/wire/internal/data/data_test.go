@@ -12,6 +12,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/internal/wiretest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,30 +22,11 @@ const (
 	last Kind = 9
 )
 
-func unit(topic string, id int32, at message.Position) message.Unit {
-	return message.Unit{
-		Queue: message.Queue{Topic: topic, ID: id}, At: at, Size: 5, Offset: math.MaxInt64 - 1,
-		TagsCode: math.MinInt64, StoreTime: 1_700_000_000_000 + int64(at),
-	}
-}
-
-func batch() *storage.Batch {
-	return &storage.Batch{
-		Term: math.MaxUint64, At: 1 << 40, Buf: []byte("0123456789"),
-		Units: []message.Unit{unit("T", 0, 1<<40), unit("T", -1, 1<<40), unit("%RETRY%g", 3, 1<<40+5)},
-		Keys:  []message.Key{{Hash: math.MaxInt32, At: 1 << 40, StoreTime: 5}, {Hash: 0, At: 1<<40 + 5, StoreTime: 4}},
-		Groups: []storage.Group{
-			{Off: 20, Len: 5, Unit: 7, Units: 2, Key: 3, Keys: 1, NoWait: true},
-			{Off: 25, Len: 5, Unit: 9, Units: 1, Key: 4, Keys: 1, Edge: true},
-		},
-	}
-}
-
 func TestBatchCrosses(t *testing.T) {
 	var w TopicWriter
 	var r TopicReader
 	for range 3 {
-		b := batch()
+		b := wiretest.Batch()
 		var got storage.Batch
 		require.NoError(t, ReadBatch(append(PutBatch(nil, &w, b), b.Buf...), &r, &got))
 		for i := range b.Groups { // indexes are relative to the first group
@@ -62,7 +44,7 @@ func TestDictionaryBeginsAnew(t *testing.T) {
 	var w TopicWriter
 	var r TopicReader
 	for i := range maxTopics + 3000 {
-		b := storage.Batch{Buf: make([]byte, 5), Units: []message.Unit{unit(string(rune(i%5000+200))+string(rune(i/5000+200)), 0, 0)}}
+		b := storage.Batch{Buf: make([]byte, 5), Units: []message.Unit{wiretest.Unit(string(rune(i%5000+200))+string(rune(i/5000+200)), 0, 0)}}
 		var got storage.Batch
 		require.NoError(t, ReadBatch(append(PutBatch(nil, &w, &b), b.Buf...), &r, &got))
 		require.Equal(t, b.Units, got.Units)
@@ -87,12 +69,12 @@ func TestBatchRefused(t *testing.T) {
 		"units missing":       func(b *storage.Batch) { b.Groups[0].Units = 1 },
 		"keys missing":        func(b *storage.Batch) { b.Groups[0].Keys = 0 },
 	} {
-		b := batch()
+		b := wiretest.Batch()
 		change(b)
 		var w TopicWriter
 		require.ErrorIs(t, ReadBatch(append(PutBatch(nil, &w, b), b.Buf...), &TopicReader{}, &storage.Batch{}), ErrFrame, name)
 	}
-	b := batch()
+	b := wiretest.Batch()
 	var w TopicWriter
 	body := append(PutBatch(nil, &w, b), b.Buf...)
 	require.ErrorIs(t, ReadBatch(append(body, 0), &TopicReader{}, &storage.Batch{}), ErrFrame)
