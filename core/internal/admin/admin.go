@@ -41,6 +41,7 @@ func New(k *kernel.Kernel, p Params) *Admin {
 	a.topics()
 	a.groups()
 	a.progress()
+	a.connections()
 	a.broker()
 	return a
 }

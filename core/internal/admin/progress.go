@@ -22,6 +22,7 @@ func (a *Admin) progress() {
 	k.Handle(command.ReqQueryTopicsByConsumer, a.topicsOf)
 	k.Handle(command.ReqQuerySubscriptionByConsumer, a.subscription)
 	k.Handle(command.ReqCloneGroupOffset, a.clone)
+	k.Handle(command.ReqInvokeBrokerToResetOffset, a.reset)
 }
 
 // consumeStats serves GET_CONSUME_STATS (208). A group or topic without progress gives

@@ -63,7 +63,7 @@ func TestConsumeStats(t *testing.T) {
 		c := e.Connect(t)
 		require.Zero(t, create(c, command.CreateTopicRequest{Topic: "T", Perm: 6, ReadQueueNums: 2, WriteQueueNums: 2}).Code)
 		send(t, c, "T", 10, 0)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		send(t, c, "T", 2, 1)
 		send(t, c, "U", 3, 0)
 		require.Len(t, c.Pull(enginetest.Pull("G", "T", 0, 0)).Records(), 10)
@@ -83,7 +83,7 @@ func TestConsumeStats(t *testing.T) {
 		require.Len(t, stats(command.ConsumeStatsRequest{ConsumerGroup: "G", TopicList: "T;U;nope"}).OffsetTable, 6)
 		require.Empty(t, stats(command.ConsumeStatsRequest{ConsumerGroup: "nobody"}).OffsetTable)
 		require.Empty(t, stats(command.ConsumeStatsRequest{ConsumerGroup: "G", Topic: message.CatalogTopic}).OffsetTable)
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		require.InDelta(t, 10.0/11, stats(command.ConsumeStatsRequest{ConsumerGroup: "G"}).ConsumeTps, 0.2)
 
 		// A group that is there shows what it subscribes.
@@ -115,7 +115,7 @@ func TestTimeSpan(t *testing.T) {
 		began := time.Now().UnixMilli()
 		for range 5 {
 			send(t, c, "T", 1, 0)
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 		}
 		ask := func(group string) command.ConsumeTimeSpans {
 			return decode[command.ConsumeTimeSpans](t, c.Do(command.ReqQueryConsumeTimeSpan, (&command.GroupTopicRequest{Group: group, Topic: "T"}).Append, nil))
