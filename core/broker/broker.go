@@ -24,6 +24,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/pull"
 	"github.com/hardpointmq/hardpoint/core/internal/query"
 	"github.com/hardpointmq/hardpoint/core/internal/register"
+	"github.com/hardpointmq/hardpoint/core/internal/retention"
 	"github.com/hardpointmq/hardpoint/core/internal/retry"
 	"github.com/hardpointmq/hardpoint/core/internal/send"
 	"github.com/hardpointmq/hardpoint/core/internal/stats"
@@ -126,7 +127,7 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 		mode = storage.Explicit
 	}
 	// In process or not, a store is measured the same way.
-	b.store, err = storagemw.Wrap(parts.store.factory, storagemw.Metrics).Build(ctx, storage.Params{
+	b.store, err = storagemw.Wrap(parts.store.factory, retention.Turn, storagemw.Metrics).Build(ctx, storage.Params{
 		Settings: b.settings("storage", cfg.Store.Storage, cfg.Store.RootDir),
 		Segment:  cfg.Store.SegmentSize,
 		Publish:  mode,
@@ -176,6 +177,7 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 		Clients: b.client, Allocator: b.alloc.get, NameServers: b.nameServers,
 		Dialer: func() transport.Dialer { return b.trans.Capabilities().Dialer },
 	})
+	retention.New(k, retention.Params{Usage: p.FS.Usage, Dirs: b.disks()})
 	if p.Loaded != nil {
 		b.loaded = p.Loaded.As(config.Broker)
 		k.Update = b.update
@@ -185,6 +187,19 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	k.Hooks.OnTopicChanged(b.topicChanged)
 	b.gate = newGate(k)
 	return b, nil
+}
+
+// disks are the directories whose disks the store fills. One that loses everything
+// with its process does not keep it there.
+func (b *Broker) disks() []string {
+	if b.store.Capabilities().Survives == storage.SurvivesNothing {
+		return nil
+	}
+	dirs := []string{b.p.Config.Store.RootDir}
+	if d := b.p.Config.Store.CommitLogDir; d != "" {
+		dirs = append(dirs, d)
+	}
+	return dirs
 }
 
 func (b *Broker) settings(kind, name, dir string) plugin.Settings {
@@ -535,7 +550,7 @@ func (b *Broker) Ready() error {
 	if d := b.queue.Stuck(); d >= hangs {
 		return fmt.Errorf("the log hangs: store %s has been taking one batch for %v", b.p.Config.Store.Storage, d.Round(time.Second))
 	}
-	return b.k.Writable()
+	return b.k.Sendable()
 }
 
 // hangs is after how long one batch makes a broker not ready: a disk, or the

@@ -58,10 +58,20 @@ func kernelConfig(c *config.Config) kernel.Config {
 		ChannelExpired: c.Broker.ChannelExpiredTimeout, NotifyIDs: c.Consume.NotifyConsumerIdsChanged,
 		Index: message.IndexRules{DelayLevels: delayLevels(c.Store.MessageDelayLevel)},
 	}
+	k.RetentionRules = retentionRules(&c.Retention)
 	if c.Topics.TraceTopic {
 		k.TraceTopic = c.Topics.TraceTopicName
 	}
 	return k
+}
+
+func retentionRules(r *config.Retention) kernel.RetentionRules {
+	hours, _ := r.Hours() // core/config has checked them
+	return kernel.RetentionRules{
+		Reserved: r.FileReservedTime, Hours: kernel.Hours(hours), Every: r.CleanInterval, Pause: r.SegmentPause, Batch: r.BatchMax,
+		MaxUsed: r.MaxUsedRatio, Forcibly: min(r.CleanForciblyRatio, r.WarningRatio), Warning: r.WarningRatio, CleanForcibly: r.CleanForcibly,
+		ReaderWait: r.ReaderWait, HoldMost: r.HoldMost,
+	}
 }
 
 // delayLevels reads messageDelayLevel, which core/config has checked.

@@ -15,12 +15,13 @@ import (
 // The field comments name the key; units, ranges and meaning are in the key
 // table and in docs/configuration.md. Sizes are bytes.
 type Config struct {
-	Node    Node
-	Network Network
-	Broker  BrokerConfig
-	Topics  Topics
-	Consume Consume
-	Store   Store
+	Node      Node
+	Network   Network
+	Broker    BrokerConfig
+	Topics    Topics
+	Consume   Consume
+	Store     Store
+	Retention Retention
 	// PluginProcesses is what holds for all plugins that are processes of their own.
 	PluginProcesses PluginProcesses
 	Namesrv         NamesrvConfig

@@ -212,6 +212,12 @@ func (l *loader) checkBroker(c *Config, refuse func(kind error, key, format stri
 	if strings.ContainsAny(c.Store.CommitLogDir, ",") {
 		refuse(ErrRefused, "storePathCommitLog", "several directories for one log are not supported; name one")
 	}
+	if _, err := c.Retention.Hours(); err != nil {
+		refuse(ErrBadValue, "deleteWhen", "%s", err)
+	}
+	if r := c.Retention; r.CleanForciblyRatio > r.WarningRatio {
+		l.warn("diskSpaceCleanForciblyRatio", l.origin["diskSpaceCleanForciblyRatio"], "is %d, above diskSpaceWarningLevelRatio, which is %d and counts for both", r.CleanForciblyRatio, r.WarningRatio)
+	}
 	if c.Store.WarmMappedFile && c.Store.CommitLogWrite != WriteMap {
 		l.warn("warmMapedFileEnable", l.origin["warmMapedFileEnable"], "has an effect only with commitLogWrite map")
 	}

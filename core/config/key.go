@@ -225,17 +225,18 @@ type Group string
 
 // The groups; their order is that of the reference page.
 const (
-	GroupNode    Group = "node"
-	GroupNetwork Group = "network"
-	GroupBroker  Group = "broker"
-	GroupTopics  Group = "topics"
-	GroupConsume Group = "consume"
-	GroupStore   Group = "store"
-	GroupNamesrv Group = "namesrv"
-	GroupProcess Group = "pluginProcess"
+	GroupNode      Group = "node"
+	GroupNetwork   Group = "network"
+	GroupBroker    Group = "broker"
+	GroupTopics    Group = "topics"
+	GroupConsume   Group = "consume"
+	GroupStore     Group = "store"
+	GroupRetention Group = "retention"
+	GroupNamesrv   Group = "namesrv"
+	GroupProcess   Group = "pluginProcess"
 )
 
-var groups = []Group{GroupNode, GroupNetwork, GroupBroker, GroupTopics, GroupConsume, GroupStore, GroupProcess, GroupNamesrv}
+var groups = []Group{GroupNode, GroupNetwork, GroupBroker, GroupTopics, GroupConsume, GroupStore, GroupRetention, GroupProcess, GroupNamesrv}
 
 // table is the key table with its lookup by any spelling.
 type table struct {
@@ -247,7 +248,7 @@ type table struct {
 // keyTable builds the table once; it is never written afterwards.
 var keyTable = sync.OnceValue(func() *table {
 	t := &table{byName: map[string]int{}, byEnv: map[string]int{}}
-	for _, part := range [][]Key{nodeKeys(), networkKeys(), brokerKeys(), topicKeys(), consumeKeys(), storeKeys(), processKeys(), namesrvKeys(),
+	for _, part := range [][]Key{nodeKeys(), networkKeys(), brokerKeys(), topicKeys(), consumeKeys(), storeKeys(), retentionKeys(), processKeys(), namesrvKeys(),
 		ignoredBrokerKeys(), ignoredConsumeKeys(), ignoredStoreKeys(), ignoredNetworkKeys(), refusedKeys()} {
 		t.keys = append(t.keys, part...)
 	}

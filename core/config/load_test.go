@@ -266,10 +266,10 @@ func TestRefused(t *testing.T) {
 }
 
 func TestIgnoredKeysWarn(t *testing.T) {
-	l, err := loadText(t, Broker, "broker.conf", "namesrvAddr=a:1\nsendMessageThreadPoolNums=4\nenablePropertyFilter=true\nfileReservedTime=48\nmapedFileSizeCommitLog=102400\n")
+	l, err := loadText(t, Broker, "broker.conf", "namesrvAddr=a:1\nsendMessageThreadPoolNums=4\nenablePropertyFilter=true\nredeleteHangedFileInterval=48\nmapedFileSizeCommitLog=102400\n")
 	require.NoError(t, err)
 	require.Len(t, l.Warnings, 5)
-	for _, key := range []string{"sendMessageThreadPoolNums", "enablePropertyFilter", "fileReservedTime", "mapedFileSizeCommitLog", "mappedFileSizeCommitLog"} {
+	for _, key := range []string{"sendMessageThreadPoolNums", "enablePropertyFilter", "redeleteHangedFileInterval", "mapedFileSizeCommitLog", "mappedFileSizeCommitLog"} {
 		require.True(t, warned(l, key), key)
 	}
 	require.EqualValues(t, 102400, l.Config.Store.SegmentSize)

@@ -8,14 +8,15 @@ import (
 )
 
 var groupTitles = map[Group]string{
-	GroupNode:    "The process",
-	GroupNetwork: "Network",
-	GroupBroker:  "Broker",
-	GroupTopics:  "Topics and groups",
-	GroupConsume: "Reading",
-	GroupStore:   "Store",
-	GroupProcess: "Plugins as processes",
-	GroupNamesrv: "Name server",
+	GroupNode:      "The process",
+	GroupNetwork:   "Network",
+	GroupBroker:    "Broker",
+	GroupTopics:    "Topics and groups",
+	GroupConsume:   "Reading",
+	GroupStore:     "Store",
+	GroupRetention: "Retention",
+	GroupProcess:   "Plugins as processes",
+	GroupNamesrv:   "Name server",
 }
 
 const referenceHead = `# Configuration

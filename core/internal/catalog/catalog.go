@@ -87,6 +87,7 @@ func New(k *kernel.Kernel, fs vfs.FS) *Catalog {
 	k.Hooks.OnRole(c.onRole)
 	k.Hooks.OnPublished(c.published)
 	k.Hooks.OnTruncated(c.truncated)
+	k.Hooks.OnBeforeExpire(kernel.Holder{Name: "catalog", Always: true, Ask: c.images.beforeExpire})
 	k.Hooks.OnStart(c.start)
 	k.Hooks.OnStop(c.stop)
 	k.Handle(command.ReqLockBatchMQ, c.lockBatch)
@@ -152,11 +153,7 @@ func (c *Catalog) begin(ctx context.Context) error {
 	if !changed {
 		return nil
 	}
-	recs, err := c.images.records(nil, c.k.Clock.Now())
-	if err != nil {
-		return err
-	}
-	if _, err := c.k.Journal.Write(ctx, recs...); err != nil {
+	if err := c.images.write(ctx); err != nil {
 		return fmt.Errorf("writing the catalog to the log: %w", err)
 	}
 	c.files.adopted()

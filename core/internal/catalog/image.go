@@ -14,6 +14,10 @@ type imager struct {
 	mu   sync.Mutex
 	skip int64 // segments until the next image is due
 	last uint64
+	// newest is where a whole image begins that is known of; above the log's end
+	// never. Valid with known.
+	newest message.Position
+	known  bool
 }
 
 const (
@@ -60,25 +64,22 @@ func (i *imager) Image(ends func(yield func(q message.Queue, next int64) bool)) 
 	return recs
 }
 
-// records makes the parts of an image: tables, changes in flight, ends of
-// queues (those of the store when ends is nil).
+// records makes the parts of an image: tables, changes in flight, ends of queues.
 func (i *imager) records(ends func(yield func(q message.Queue, next int64) bool), now time.Time) ([]*message.Record, error) {
 	w := &writer{}
 	if err := i.c.dump(w); err != nil {
 		return nil, err
 	}
-	if ends != nil {
-		byTopic := map[string]map[int32]int64{}
-		ends(func(q message.Queue, next int64) bool {
-			if byTopic[q.Topic] == nil {
-				byTopic[q.Topic] = map[int32]int64{}
-			}
-			byTopic[q.Topic][q.ID] = next
-			return true
-		})
-		for topic, n := range byTopic {
-			w.numbers(entryEnds, []string{topic}, n)
+	byTopic := map[string]map[int32]int64{}
+	ends(func(q message.Queue, next int64) bool {
+		if byTopic[q.Topic] == nil {
+			byTopic[q.Topic] = map[int32]int64{}
 		}
+		byTopic[q.Topic][q.ID] = next
+		return true
+	})
+	for topic, n := range byTopic {
+		w.numbers(entryEnds, []string{topic}, n)
 	}
 	i.mu.Lock()
 	i.last = max(i.last+1, uint64(now.UnixMilli()))

@@ -162,7 +162,8 @@ func (c *Catalog) published(_ message.Position, units []message.Unit) {
 }
 
 // truncated is the hook: what was derived from above the cut is void.
-func (c *Catalog) truncated(message.Position) {
+func (c *Catalog) truncated(to message.Position) {
+	c.images.truncated(to)
 	c.cut.Store(true)
 	select {
 	case c.wake <- struct{}{}:

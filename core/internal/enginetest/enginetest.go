@@ -26,6 +26,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/offset"
 	"github.com/hardpointmq/hardpoint/core/internal/pull"
 	"github.com/hardpointmq/hardpoint/core/internal/query"
+	"github.com/hardpointmq/hardpoint/core/internal/retention"
 	"github.com/hardpointmq/hardpoint/core/internal/retry"
 	"github.com/hardpointmq/hardpoint/core/internal/send"
 	"github.com/hardpointmq/hardpoint/core/internal/stats"
@@ -99,6 +100,9 @@ type Options struct {
 	// Assign is who shares queues; without it there are no allocators.
 	Assign assign.Params
 	Clock  plugin.Clock
+	Meter  plugin.Meter
+	// Usage is the state of the store's disk; without it there is no disk.
+	Usage func(dir string) (vfs.Usage, error)
 }
 
 // Engine is a running broker without plugins.
@@ -157,6 +161,10 @@ func Config() kernel.Config {
 			Hot: storage.Limit{Count: 32, Bytes: 256 << 10}, Cold: storage.Limit{Count: 8, Bytes: 64 << 10},
 			FilterScan: 800, MaxQueryBatch: 64, QueryMax: 32,
 		},
+		RetentionRules: kernel.RetentionRules{
+			Reserved: 72 * time.Hour, Every: 10 * time.Second, Batch: 10, Pause: 100 * time.Millisecond,
+			MaxUsed: 75, Forcibly: 85, Warning: 90, CleanForcibly: true, ReaderWait: 2 * time.Minute, HoldMost: 24 * time.Hour,
+		},
 		Dir: "store", MaxMessageSize: 4 << 20,
 		OffsetInterval: time.Second, FileInterval: 5 * time.Second, ChannelExpired: 120 * time.Second,
 		NotifyIDs: true, SendWait: 200 * time.Millisecond,
@@ -188,7 +196,7 @@ func TryStart(tb testing.TB, o Options) (*Engine, error) {
 	if o.Config != nil {
 		o.Config(&cfg)
 	}
-	s := plugin.Settings{Name: "test", Clock: o.Clock, Logger: slog.New(slog.NewTextHandler(e.Log, nil))}.WithDefaults()
+	s := plugin.Settings{Name: "test", Clock: o.Clock, Meter: o.Meter, Logger: slog.New(slog.NewTextHandler(e.Log, nil))}.WithDefaults()
 	e.K = kernel.New(cfg, s, nil)
 	e.K.Sequencer = storage.NewSequencer(s.Clock)
 	if o.Replication == nil {
@@ -213,6 +221,7 @@ func TryStart(tb testing.TB, o Options) (*Engine, error) {
 	if o.Store != nil {
 		e.Store = o.Store(p, e.Store)
 	}
+	e.Store = retention.Turn(p, e.Store)
 	e.K.Store = e.Store
 	s.Dir = "replication"
 	e.Rep, err = o.Replication.Build(tb.Context(), replication.Params{
@@ -232,6 +241,11 @@ func TryStart(tb testing.TB, o Options) (*Engine, error) {
 	offset.New(e.K, q)
 	retry.New(e.K, st)
 	admin.New(e.K, admin.Params{Query: q, Clients: e.Clients, Stats: st})
+	rp := retention.Params{Usage: o.Usage}
+	if o.Usage != nil {
+		rp.Dirs = []string{cfg.Dir}
+	}
+	retention.New(e.K, rp)
 	if o.Assign.Allocator == nil {
 		o.Assign.Allocator = func(context.Context, string) (assign.Instance, error) { return assign.Instance{}, assign.ErrUnknown }
 	}

@@ -15,6 +15,7 @@ type Config struct {
 	Identity
 	TopicRules
 	ReadRules
+	RetentionRules
 
 	// Dir is where the engine keeps config/ and its snapshots.
 	Dir string
@@ -77,6 +78,33 @@ type ReadRules struct {
 	// key (defaultQueryMaxNum).
 	MaxQueryBatch, QueryMax int32
 }
+
+// RetentionRules say when segments of the log go. Names are RocketMQ's.
+type RetentionRules struct {
+	// Reserved is how long messages are kept at least, by store time.
+	Reserved time.Duration
+	// Hours are those of the day, local time, in which what is older is deleted.
+	Hours Hours
+	// Every is how often it is looked, Batch how many segments go at a time, Pause
+	// the time between two.
+	Every, Pause time.Duration
+	Batch        int
+	// In percent of the disk, as df shows them: above MaxUsed what is older than
+	// Reserved is deleted at any hour, above Forcibly the oldest whatever its age
+	// (if CleanForcibly), above Warning messages are refused.
+	MaxUsed, Forcibly, Warning int
+	CleanForcibly              bool
+	// ReaderWait is how long a segment may be held by readers before that is said.
+	ReaderWait time.Duration
+	// HoldMost is how long a behaviour may hold back a segment.
+	HoldMost time.Duration
+}
+
+// Hours are hours of a day, one bit for each.
+type Hours uint32
+
+// Has tells whether the hour (0 to 23) is among them.
+func (h Hours) Has(hour int) bool { return h>>hour&1 == 1 }
 
 // Config is the configuration as of now; the same pointer until it changes.
 // Readers take it anew for each request and do not write to it.

@@ -26,6 +26,7 @@ type Hooks struct {
 	topicChanged []func(topic string)
 	groupRemoved []func(group string)
 	offsetReset  []func(group string, q message.Queue)
+	beforeExpire []Holder
 
 	groupAttributes map[string]GroupAttribute
 }
@@ -70,6 +71,12 @@ func (h *Hooks) OnTruncated(f func(to message.Position)) { h.truncated = append(
 
 // OnExpired is called when retention dropped segments.
 func (h *Hooks) OnExpired(f func(first message.Position)) { h.expired = append(h.expired, f) }
+
+// OnBeforeExpire registers who is asked before segments are dropped.
+func (h *Hooks) OnBeforeExpire(x Holder) { h.beforeExpire = append(h.beforeExpire, x) }
+
+// Holders are who is asked before segments are dropped; not to be changed.
+func (h *Hooks) Holders() []Holder { return h.beforeExpire }
 
 // OnRole is called at each change of office.
 func (h *Hooks) OnRole(f func(ctx context.Context, r replication.Role) error) {

@@ -70,6 +70,7 @@ type office struct {
 	role     atomic.Pointer[replication.Role]
 	writable atomic.Bool
 	refuse   atomic.Pointer[string] // why nothing is accepted; nil: all is well
+	full     atomic.Pointer[string] // why no messages are; nil: there is space
 }
 
 // New makes a kernel with its store; behaviours fill in the rest.
@@ -130,6 +131,25 @@ func (k *Kernel) Refuse(why string) {
 		return
 	}
 	k.office.refuse.Store(&why)
+}
+
+// Sendable is Writable for messages of clients, which a full disk refuses, too,
+// while deletions and progress go on.
+func (k *Kernel) Sendable() error {
+	if why := k.office.full.Load(); why != nil {
+		return &api.Error{ID: api.ServiceNotAvailable, Text: *why, Err: storage.ErrFull}
+	}
+	return k.Writable()
+}
+
+// RefuseSends makes Sendable fail with the text, "" ends that. Retention calls it;
+// safe at any time.
+func (k *Kernel) RefuseSends(why string) {
+	if why == "" {
+		k.office.full.Store(nil)
+		return
+	}
+	k.office.full.Store(&why)
 }
 
 // maxWait bounds what one request waits for the log with the reader of its

@@ -56,7 +56,7 @@ func (b *Retry) back(r *kernel.Request) {
 // make builds the record that goes back; nil when there is nothing to do.
 func (b *Retry) make(h *command.SendBackRequest, r *kernel.Request) (*message.Record, error) {
 	k := b.k
-	if err := k.Writable(); err != nil {
+	if err := k.Sendable(); err != nil {
 		return nil, err
 	}
 	group := string(h.Group)

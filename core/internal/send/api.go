@@ -28,7 +28,7 @@ func (s *Send) Send(ctx context.Context, r *api.SendRequest) (kernel.Placed, str
 }
 
 func (s *Send) record(r *api.SendRequest) (*message.Record, string, error) {
-	if err := s.k.Writable(); err != nil {
+	if err := s.k.Sendable(); err != nil {
 		return nil, "", err
 	}
 	topic, err := s.topicOf(&command.SendRequest{Topic: []byte(r.Topic), DefaultTopic: []byte(message.AutoCreateTopic), DefaultTopicQueueNums: 4})

@@ -113,7 +113,7 @@ func (st *connState) take(h *command.Header, f *command.Frame, t *combine.Ticket
 	if err := st.req.Decode(h); err != nil {
 		return err
 	}
-	if err := k.Writable(); err != nil {
+	if err := k.Sendable(); err != nil {
 		return err
 	}
 	topic := st.topic

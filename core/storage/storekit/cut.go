@@ -291,7 +291,9 @@ func (s *Store) expire(ctx context.Context, first message.Position) (moved bool,
 	if first <= st.First {
 		return false, nil
 	}
-	if err := s.expireKeys(ctx, st.First, first); err != nil {
+	// Nobody is waited for, and what is half done would be done again from its
+	// beginning: ctx does not end it.
+	if err := s.expireKeys(context.WithoutCancel(ctx), st.First, first); err != nil {
 		return false, err
 	}
 	var queues []*queue

@@ -60,6 +60,10 @@ func (s *Store) times(seg *segment, tail, later int64) error {
 	if seg.lastTime.Load() != 0 {
 		return nil
 	}
+	if seg.base+seg.size >= tail { // the last one: what is appended meanwhile counts as well
+		seg.lastTime.CompareAndSwap(0, s.marks.lastTime.Load())
+		return nil
+	}
 	if seg.size > exactTimes && later != 0 {
 		seg.lastTime.CompareAndSwap(0, later)
 		return nil
