@@ -74,11 +74,12 @@ type Options struct {
 	// in a row, the second time asked afresh, is killed: then it has not answered for
 	// twice as long. Time that the host itself did not run does not count.
 	HealthLimit time.Duration
-	// CallTimeout is how long a store may owe the answer to a call, and a transport may
-	// leave unread what it is sent, without bringing anything over the same data
-	// socket, 0: 1 min; negative: for ever. Then the process is killed, although it
-	// answers health calls. Starts are not bounded by it, nor is time that the host
-	// itself did not run.
+	// CallTimeout is how long a store may owe the answer to a call, a transport may
+	// leave unread what it is sent, and a replication plugin may owe what waits for no
+	// replica, without bringing anything over the same data socket, 0: 1 min; negative:
+	// for ever. Then the process is killed, although it answers health calls. The start
+	// of a store or transport is not bounded by it, nor is time that the host itself did
+	// not run.
 	CallTimeout time.Duration
 	// Backoff and Breaker are about processes that die.
 	Backoff Backoff

@@ -93,6 +93,7 @@ type node struct {
 	w     *storagetest.Writer
 	told  chan replication.Outcome
 	units chan message.Unit
+	away  chan string // why the engine was told to be read-only
 }
 
 func (n *node) Done(_ *storage.Pending, from, to int, o replication.Outcome, _ error) {
@@ -103,9 +104,16 @@ func (n *node) Done(_ *storage.Pending, from, to int, o replication.Outcome, _ e
 
 func build(t *testing.T, f replication.Factory) *node {
 	t.Helper()
+	return buildUnder(t, nil, f, func(s storage.Store) storage.Store { return s })
+}
+
+// buildUnder is build with a clock of its own for the replicator, and a store that is
+// wrapped for it.
+func buildUnder(t *testing.T, clock plugin.Clock, f replication.Factory, wrap func(storage.Store) storage.Store) *node {
+	t.Helper()
 	n := &node{
 		seq: storage.NewSequencer(nil), w: storagetest.NewWriter(message.IndexRules{}),
-		told: make(chan replication.Outcome, 1000), units: make(chan message.Unit, 1000),
+		told: make(chan replication.Outcome, 1000), units: make(chan message.Unit, 1000), away: make(chan string, 1000),
 	}
 	p := storage.Params{Settings: plugin.Settings{Name: "store"}.WithDefaults(), Segment: 1 << 20, Publish: storage.Explicit}
 	p.Events.Published = func(_ message.Position, units []message.Unit) {
@@ -117,7 +125,13 @@ func build(t *testing.T, f replication.Factory) *node {
 	require.NoError(t, n.store.Start(t.Context()))
 	var err error
 	n.Replicator, err = f.Build(t.Context(), replication.Params{
-		Settings: plugin.Settings{Name: f.Name()}.WithDefaults(), Store: n.store, Sequencer: n.seq,
+		Settings: plugin.Settings{Name: f.Name(), Clock: clock}.WithDefaults(), Store: wrap(n.store), Sequencer: n.seq,
+		OnRole: func(_ context.Context, r replication.Role) error {
+			if r.ReadOnly != "" {
+				n.away <- r.ReadOnly
+			}
+			return nil
+		},
 	}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -105,6 +105,10 @@
 // the new process is opened and started. Meanwhile Append fails with
 // replication.ErrReadOnly. Two offices never overlap.
 //
+// A plugin that does not do in time what waits for nobody else ends in the same way:
+// the answers to Start, Append and Shutdown, to Barrier where it named no replicas, and
+// to any call that was cancelled. Outcomes may wait for as long as they like.
+//
 // A broken frame, or a placement that the host does not arrive at, ends the
 // process's use in the same way.
 package replicationwire

@@ -225,7 +225,7 @@ func FuzzHost(f *testing.F) {
 		x := fuzzPending()
 		frees := 0
 		x.Free = func(*storage.Batch) { frees++ }
-		_, done, err := s.begin(&ordered{p: x, sink: &sink, groups: len(x.Groups)})
+		_, done, err := s.begin(kindAppend, &ordered{p: x, sink: &sink, groups: len(x.Groups)})
 		require.NoError(t, err)
 		rd := data.NewReader(bytes.NewReader(in), kindLast)
 		for err == nil {

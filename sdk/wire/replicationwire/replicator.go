@@ -80,6 +80,13 @@ func (r *replicator) Status() replication.Status {
 	return replication.Status{Role: r.role, Replicas: append([]replication.Replica(nil), r.replicas...)}
 }
 
+// alone reports whether no replica is known that a call could wait for.
+func (r *replicator) alone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.replicas) == 0
+}
+
 // setRole takes a role that is to be told to the engine; false: from a session that
 // is replaced, whose roles count no more.
 func (r *replicator) setRole(s *session, x replication.Role) bool {
@@ -325,7 +332,7 @@ func (r *replicator) shutdown(ctx context.Context) error {
 func (s *session) shutdown(ctx context.Context) (err error) {
 	if s.led.Load() {
 		err = s.call(ctx, kindShutdown, nil)
-		s.quiet(ctx)
+		s.settled(ctx)
 		if errors.Is(err, plugin.ErrUnavailable) {
 			err = nil // it is gone; nothing of it is left to be shut down
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -51,14 +52,26 @@ type session struct {
 	pending map[uint64]*ordered
 	cancels map[uint64]context.CancelFunc // of calls of the plugin and of offices
 	idle    chan struct{}                 // closed when no call is under way; nil: nobody waits
+	quiet   quiet
 	// forgotten are queues of which the plugin is told before the next Append.
 	forgotten []message.Queue
+}
+
+// quiet is what is known of a plugin that says nothing.
+type quiet struct {
+	line data.Line // of what comes over both connections
+	// The plugin's calls that are not answered: changing those that change the log,
+	// asking those of OnRole and Reopened.
+	changing, asking atomic.Int64
+	why              atomic.Pointer[error] // it is given up
 }
 
 // waiting is a call of the host that is not answered; o is that of an Append.
 type waiting struct {
 	done chan error
 	o    *ordered
+	kind data.Kind
+	over bool // its caller has gone: nothing is left to wait for
 }
 
 // ordered is a Pending that the plugin has. All but the first line is the reader's.
@@ -102,6 +115,8 @@ func (r *replicator) connect(ctx context.Context) (_ *session, err error) {
 	s.send.Conn = s.conns[0]
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.lender = storagewire.NewLender(keeping{storagemw.Base{Store: r.p.Store}, &s.kept}, r.p.Logger)
+	s.quiet.line.Owes = s.owes
+	s.lender.Watch(&s.quiet.line)
 	go s.serve()
 	return s, nil
 }
@@ -135,7 +150,13 @@ func (s *session) serve() {
 		}
 		s.cut() // neither is of use without the other
 	})
-	in := data.NewReader(s.conns[0], kindLast)
+	s.tasks.Go(func() {
+		if why := data.Watch(s.r.p.Clock, s.proc.CallTimeout(), s.ctx.Done(), &s.quiet.line); why != nil {
+			s.quiet.why.Store(&why)
+			s.cut() // the reader ends the session
+		}
+	})
+	in := data.NewReader(s.quiet.line.Hear(s.conns[0]), kindLast)
 	var err error
 	for err == nil {
 		var h data.Head
@@ -144,13 +165,16 @@ func (s *session) serve() {
 			err = s.handle(&h, body)
 		}
 	}
+	if why := s.quiet.why.Load(); why != nil {
+		err = *why
+	}
 	s.end(fmt.Errorf("the process of replication plugin %q is gone: %w: %w", s.r.h.name, plugin.ErrUnavailable, err))
 }
 
 // end answers everything that is under way, in log order. The reader calls it
 // last, so that nobody else tells outcomes.
 func (s *session) end(why error) {
-	if errors.Is(why, data.ErrFrame) {
+	if data.GivenUp(why) {
 		s.proc.Fail(why)
 	}
 	s.r.lost(s, why) // nothing more is begun
@@ -201,8 +225,39 @@ func (s *session) settle(o *ordered, why error) {
 	}
 }
 
+// owes is what data.Line asks: what the plugin has to do without waiting for others.
+// Outcomes may wait for replicas, and so may a change of members; where there are
+// replicas a Barrier may, too. A call whose caller has gone waits for nobody. While the
+// store does something for the plugin it is not the plugin's turn; while the engine
+// takes an office, or the store is awaited, Append is all that may not wait for that.
+func (s *session) owes() string {
+	if s.quiet.changing.Load() > 0 || s.lender.Busy() {
+		return ""
+	}
+	alone, waits := s.r.alone(), s.quiet.asking.Load() > 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var due data.Kind
+	first := uint64(math.MaxUint64)
+	for id, c := range s.calls {
+		may := c.kind == kindMembers || c.kind == kindBarrier && !alone
+		if id < first && (c.kind == kindAppend || !waits && (c.over || !may)) {
+			due, first = c.kind, id
+		}
+	}
+	if first == math.MaxUint64 {
+		return ""
+	}
+	return "answer " + callNames[due]
+}
+
+// callNames are what people call the calls of the host.
+var callNames = map[data.Kind]string{
+	kindStart: "Start", kindShutdown: "Shutdown", kindBarrier: "Barrier", kindMembers: "a change of members", kindAppend: "Append",
+}
+
 // begin notes a call.
-func (s *session) begin(o *ordered) (id uint64, done chan error, err error) {
+func (s *session) begin(k data.Kind, o *ordered) (id uint64, done chan error, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over != nil {
@@ -214,7 +269,7 @@ func (s *session) begin(o *ordered) (id uint64, done chan error, err error) {
 		o.id = id
 		s.pending[id] = o
 	}
-	s.calls[id] = waiting{done, o}
+	s.calls[id] = waiting{done: done, o: o, kind: k}
 	return id, done, nil
 }
 
@@ -241,7 +296,7 @@ func (s *session) call(ctx context.Context, k data.Kind, fill func([]byte) []byt
 	if err != nil {
 		return err
 	}
-	id, done, err := s.begin(nil)
+	id, done, err := s.begin(k, nil)
 	if err != nil {
 		return err
 	}
@@ -258,6 +313,12 @@ func (s *session) call(ctx context.Context, k data.Kind, fill func([]byte) []byt
 	case err := <-over:
 		return err
 	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if c, some := s.calls[id]; some {
+			c.over = true
+			s.calls[id] = c
+		}
 		return ctx.Err()
 	}
 }
@@ -268,7 +329,7 @@ func (s *session) append(ctx context.Context, p *replication.Pending, sink repli
 	if err != nil {
 		return err
 	}
-	id, done, err := s.begin(&ordered{p: p, sink: sink, groups: len(p.Groups)})
+	id, done, err := s.begin(kindAppend, &ordered{p: p, sink: sink, groups: len(p.Groups)})
 	if err != nil {
 		return fmt.Errorf("%w: %w", replication.ErrReadOnly, err)
 	}
@@ -303,8 +364,8 @@ func (s *session) cause() error {
 	return fmt.Errorf("replication plugin %q: %w", s.r.h.name, s.proc.Cause())
 }
 
-// quiet waits until no call is under way.
-func (s *session) quiet(ctx context.Context) {
+// settled waits until no call is under way.
+func (s *session) settled(ctx context.Context) {
 	s.mu.Lock()
 	var idle chan struct{}
 	if len(s.calls) > 0 {
@@ -523,6 +584,7 @@ func (s *session) freed(h *data.Head, body []byte) error {
 // change does what changes the log. What waits for nobody is done by the reader
 // itself: the plugin waits for it, too.
 func (s *session) change(h *data.Head, body []byte) error {
+	s.quiet.changing.Add(1) // logDone ends it; an error ends the session
 	ctx, stop := s.context(h)
 	raw := s.r.p.Store.Capabilities().RawLog
 	if raw == nil && h.Kind != kindStore && h.Kind != kindWhole {
@@ -615,6 +677,7 @@ func (s *session) context(h *data.Head) (context.Context, func()) {
 
 // logDone answers a call that changes the log.
 func (s *session) logDone(id uint64, err error) {
+	defer s.quiet.changing.Add(-1)
 	out := data.TakeBuffer()
 	defer data.GiveBuffer(out)
 	*out = frame((*out)[:0], kindLogDone, id, 0, func(b []byte) []byte {
@@ -628,8 +691,14 @@ func (s *session) logDone(id uint64, err error) {
 func (s *session) reopener(h *data.Head) {
 	ctx, stop := s.context(h)
 	id, back := h.ID, h.Kind == kindReopened
+	if back {
+		s.quiet.asking.Add(1)
+	}
 	s.tasks.Go(func() {
 		defer stop()
+		if back {
+			defer s.quiet.asking.Add(-1)
+		}
 		r, err := s.r.p.Store.Capabilities().Reopener, storage.ErrUnsupported
 		switch {
 		case r != nil && back:
@@ -659,7 +728,9 @@ func (s *session) role(h *data.Head, body []byte) error {
 	}
 	s.cancels[id] = cancel
 	s.mu.Unlock()
+	s.quiet.asking.Add(1)
 	s.tasks.Go(func() {
+		defer s.quiet.asking.Add(-1)
 		err := error(replication.ErrFenced)
 		if mine {
 			err = s.r.onRole(ctx, r)

@@ -46,6 +46,10 @@ type instance struct {
 		early   uint64 // cancelled before it arrived, on the log connection
 	}
 	ev emitter
+	// line, when not nil, notes what comes over the read connection, and busy counts its
+	// calls that are under way.
+	line *data.Line
+	busy atomic.Int64
 }
 
 func newInstance() *instance {
@@ -282,7 +286,11 @@ func (i *instance) change(h *data.Head, body []byte) (failed, err error) {
 
 // serveRead does all other calls, several at once.
 func (i *instance) serveRead() error {
-	in := data.NewReader(i.read.Conn, kindEvent)
+	r := io.Reader(i.read.Conn)
+	if i.line != nil {
+		r = i.line.Hear(r)
+	}
+	in := data.NewReader(r, kindEvent)
 	for {
 		h, body, err := in.Next()
 		if err != nil {
@@ -333,7 +341,9 @@ func (i *instance) serveRead() error {
 			return err
 		}
 		ctx, done := i.context(&h, false)
+		i.busy.Add(1)
 		i.tasks.Go(func() {
+			defer i.busy.Add(-1)
 			defer done()
 			do(ctx, h)
 		})

@@ -41,6 +41,12 @@ func (l *Lender) Close() {
 	l.i.tasks.Wait()
 }
 
+// Watch has line note what the other end asks; before Serve.
+func (l *Lender) Watch(line *data.Line) { l.i.line = line }
+
+// Busy reports whether calls of the other end are under way: it waits for this one.
+func (l *Lender) Busy() bool { return l.i.busy.Load() > 0 }
+
 // AppendMarks appends what [Borrower.Note] reads: how far the log is now.
 func (l *Lender) AppendMarks(b []byte) []byte {
 	m := l.i.marks()
