@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -61,6 +62,11 @@ func TestMain(m *testing.M) {
 		panic("at start")
 	case "silent":
 		select {}
+	case "parent":
+		if err := exec.Command("sleep", "600").Start(); err != nil { // ended before
+			panic(err)
+		}
+		serve.Main(plugins())
 	case "host":
 		host()
 	case "watcher":

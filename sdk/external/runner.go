@@ -2,7 +2,6 @@ package external
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,6 +31,9 @@ type runner struct {
 	started  atomic.Bool
 	startErr error       // why it could not be started
 	killed   atomic.Bool // by the host, while it ran
+
+	group     sync.Mutex // held while the group is ended
+	collected bool       // the group's number may be another's
 
 	shake struct {
 		sync.Mutex
@@ -91,7 +93,7 @@ func (r *runner) start() error {
 		}
 	}
 	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = theirs[0], theirs[1], theirs[2]
-	r.cmd.SysProcAttr = dieWithHost()
+	r.cmd.SysProcAttr = ownGroup()
 	started := make(chan error)
 	go func() {
 		// The kernel ties "dies with its parent" to the thread that forks, so this
@@ -106,7 +108,7 @@ func (r *runner) start() error {
 			runtime.UnlockOSThread()
 			return
 		}
-		r.err = r.cmd.Wait()
+		r.collect()
 		for _, f := range ours[1:] {
 			_ = f.SetReadDeadline(time.Now().Add(outputGrace))
 		}
@@ -266,15 +268,21 @@ func (r *runner) Wait(context.Context) error {
 	return r.err
 }
 
-// Kill implements goplugin_runner.AttachedRunner.
+// Kill implements goplugin_runner.AttachedRunner. It ends the children of the process,
+// too.
 func (r *runner) Kill(context.Context) error {
 	if !r.started.Load() {
+		return nil
+	}
+	r.group.Lock()
+	defer r.group.Unlock()
+	if r.collected {
 		return nil
 	}
 	if r.alive() {
 		r.killed.Store(true)
 	}
-	if err := r.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := endGroup(r.cmd.Process); err != nil {
 		return fmt.Errorf("kill the process of a plugin: %w", err)
 	}
 	return nil
