@@ -40,7 +40,7 @@ func TestStopped(t *testing.T) {
 	require.Equal(t, "running", m.state("memory"))
 	pids := children(t)
 	require.Len(t, pids, 1)
-	require.NoError(t, syscall.Kill(pids[0], syscall.SIGSTOP))
+	hosttest.Stop(t, pids[0])
 	err := s.Capabilities().Reopener.Gone(t.Context())
 	require.ErrorIs(t, err, plugin.ErrUnavailable)
 	require.ErrorContains(t, err, "did not answer for ")
@@ -99,7 +99,7 @@ func TestEndOfOneThatHangs(t *testing.T) {
 	s := running(t, f, storage.Events{})
 	pids := children(t)
 	require.Len(t, pids, 1)
-	require.NoError(t, syscall.Kill(pids[0], syscall.SIGSTOP))
+	hosttest.Stop(t, pids[0])
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
@@ -129,7 +129,7 @@ func TestHostStopped(t *testing.T) {
 	require.Len(t, pids, 1)
 	for _, all := range [][]int{{cmd.Process.Pid}, {pids[0], cmd.Process.Pid}} {
 		for _, pid := range all {
-			require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+			hosttest.Stop(t, pid)
 		}
 		<-time.After(2 * time.Second) // more than both health calls may take
 		for _, pid := range all {

@@ -171,8 +171,8 @@ func allocatorProcess(t *testing.T, name, setting string) {
 	for i, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		before, _ := s.shares(c)
 		pid, id := child(), fmt.Sprintf("m%d", 3+i)
-		require.NoError(t, syscall.Kill(pid, sig))
 		if sig == syscall.SIGSTOP {
+			hosttest.Stop(t, pid)
 			// It does not answer, so nothing can have changed yet.
 			s.join(n, id)
 			after, _ := s.shares(c)
@@ -180,6 +180,7 @@ func allocatorProcess(t *testing.T, name, setting string) {
 			require.Nil(t, s.ask(c, id, nil).Assignments)
 			_ = syscall.Kill(pid, syscall.SIGCONT) // unless it was ended as one that hangs
 		} else {
+			require.NoError(t, syscall.Kill(pid, sig))
 			s.join(n, id)
 		}
 		s.members = append(s.members, id)

@@ -92,7 +92,7 @@ kill $! && wait $!
 func TestNewPythonStore(t *testing.T) {
 	suite := "go vet ."
 	if harness.Long() {
-		suite = "go test ."
+		suite = "go test -count=1 ."
 	}
 	pythonFirst(t)
 	runShell(t, t.TempDir(), `

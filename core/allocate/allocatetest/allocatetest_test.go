@@ -57,6 +57,7 @@ func after(change func(r *allocate.Request, a *allocate.Assignment)) allocate.Fu
 type recorder struct {
 	mu   sync.Mutex
 	text string
+	over bool // the case has ended
 }
 
 func (r *recorder) Helper()             {}
@@ -65,6 +66,9 @@ func (r *recorder) Logf(string, ...any) {}
 func (r *recorder) Errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.over {
+		panic("a case finds something after its end, as package testing does not allow")
+	}
 	if len(r.text) < 1000 {
 		r.text += fmt.Sprintf(format, args...) + "\n"
 	}
@@ -88,6 +92,9 @@ func failing(a allocate.Allocator, h Harness) (names []string, text string) {
 			c.run(&r, a, h)
 		}()
 		<-done
+		r.mu.Lock()
+		r.over = true
+		r.mu.Unlock()
 		if r.text != "" {
 			names = append(names, c.name)
 			text += r.text
@@ -107,6 +114,8 @@ func TestTheSuite(t *testing.T) {
 		})
 	}
 	unbalanced := Harness{Lacks: Lacks{Balance: true}}
+	var first atomic.Bool
+	second := make(chan struct{})
 	for _, c := range []struct {
 		name string
 		a    allocate.Func
@@ -143,6 +152,18 @@ func TestTheSuite(t *testing.T) {
 				slices.Reverse(a.Owner)
 			}
 		}), Harness{}, "many at once", "another assignment"},
+		{"fails while others are at work", func(ctx context.Context, r *allocate.Request) (allocate.Assignment, error) {
+			a, err := circle(ctx, r)
+			switch {
+			case r.Group == "g0" && first.Swap(true):
+				<-second
+				slices.Reverse(a.Owner)
+			case r.Group == "g1":
+				close(second)
+				err = errors.New("not on Tuesdays")
+			}
+			return a, err
+		}, Harness{}, "many at once", "not on Tuesdays"},
 		{"turns with the generation", after(func(r *allocate.Request, a *allocate.Assignment) {
 			for i := range a.Owner {
 				a.Owner[i] = (i + int(r.Generation%2)) % len(r.Members)

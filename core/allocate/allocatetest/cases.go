@@ -156,6 +156,7 @@ func settles(t tb, a allocate.Allocator, _ Harness) {
 func manyAtOnce(t tb, a allocate.Allocator, _ Harness) {
 	rnd := random(t)
 	var wg sync.WaitGroup
+	defer wg.Wait() // must may end the test
 	for i := range 8 {
 		r := anyRequest(rnd)
 		r.Group = fmt.Sprintf("g%d", i)
@@ -166,7 +167,6 @@ func manyAtOnce(t tb, a allocate.Allocator, _ Harness) {
 			}
 		})
 	}
-	wg.Wait()
 }
 
 // contextEnds: an allocator need not look at its context, but when it does it

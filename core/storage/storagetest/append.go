@@ -236,6 +236,7 @@ func testReadersBeside(t *testing.T, h Harness) {
 	const queues = 3
 	var stop atomic.Bool
 	var wg sync.WaitGroup
+	defer wg.Wait() // the writer may end the test
 	for id := range int32(queues) {
 		wg.Go(func() {
 			r := reader{t: t, store: w.store, q: queue("T", id)}

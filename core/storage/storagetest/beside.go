@@ -29,12 +29,13 @@ func testLogReaderBeside(t *testing.T, h Harness) {
 	end.Store(-1)
 	var got []byte
 	var wg sync.WaitGroup
+	defer wg.Wait() // the writer may end the test
 	wg.Go(func() {
 		var c storage.Chunk
 		defer c.Release()
 		for pos := message.Position(0); ; {
 			last := end.Load()
-			if last >= 0 && int64(pos) == last {
+			if last >= 0 && int64(pos) == last || t.Failed() {
 				return
 			}
 			c.Reset()
@@ -72,6 +73,7 @@ func testReadersTruncate(t *testing.T, h Harness) {
 	q := queue("T", 0)
 	var stop atomic.Bool
 	var wg sync.WaitGroup
+	defer wg.Wait() // the writer may end the test
 	for id := range 2 {
 		wg.Go(func() {
 			var c storage.Chunk

@@ -184,6 +184,7 @@ func testConcurrentSend(t *testing.T, h Harness) {
 func testManyPeers(t *testing.T, h Harness) {
 	r := h.serve(t, transport.Limits{}, echoes)
 	var wg sync.WaitGroup
+	defer wg.Wait() // dial may end the test
 	for range 20 {
 		client, p := r.dial(transport.Limits{})
 		wg.Go(func() {
@@ -199,7 +200,6 @@ func testManyPeers(t *testing.T, h Harness) {
 			}
 		})
 	}
-	wg.Wait()
 }
 
 // testBacklog lets the reader stand until more than the system's own buffers
