@@ -81,8 +81,9 @@ type Broker struct {
 	// servers are the name servers, known at start.
 	servers atomic.Pointer[[]string]
 
-	umu    sync.Mutex // one update at a time
-	loaded *config.Loaded
+	umu     sync.Mutex // one update at a time
+	loaded  *config.Loaded
+	version command.DataVersion // of loaded
 
 	mu        sync.Mutex
 	listeners []transport.Listener
@@ -171,7 +172,7 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	pull.New(k, b.client, st)
 	offset.New(k, b.query)
 	retry.New(k, st)
-	admin.New(k, admin.Params{Query: b.query, Clients: b.client, Stats: st})
+	admin.New(k, admin.Params{Query: b.query, Clients: b.client, Stats: st, Usage: p.FS.Usage})
 	b.alloc = &allocators{cfg: cfg, from: p.Plugins.Allocate, settings: func(name string) plugin.Settings { return b.settings("allocate", name, "") }}
 	assign.New(k, assign.Params{
 		Clients: b.client, Allocator: b.alloc.get, NameServers: b.nameServers,
@@ -180,7 +181,8 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	retention.New(k, retention.Params{Usage: p.FS.Usage, Dirs: b.disks()})
 	if p.Loaded != nil {
 		b.loaded = p.Loaded.As(config.Broker)
-		k.Update = b.update
+		b.version = command.DataVersion{Timestamp: p.Clock.Now().UnixMilli()}
+		k.Update, k.Properties = b.update, b.properties
 	}
 	k.Announce = b.announce
 	k.Hooks.OnPublished(b.wait.published)

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/config"
 )
 
@@ -14,6 +15,10 @@ func (b *Broker) update(text []byte) (string, error) {
 	}
 	permission := b.k.Config().Permission
 	b.loaded = next
+	if len(changes) > 0 {
+		b.version.Counter++
+		b.version.Timestamp = b.p.Clock.Now().UnixMilli()
+	}
 	b.k.SetConfig(kernelConfig(&next.Config))
 	if b.k.Config().Permission != permission {
 		b.k.Topics.Touch() // the routes that name servers give out change with it
@@ -26,6 +31,13 @@ func (b *Broker) update(text []byte) (string, error) {
 		}
 	}
 	return config.Describe(changes, "broker"), nil
+}
+
+// properties answers GET_BROKER_CONFIG.
+func (b *Broker) properties() ([]byte, command.DataVersion) {
+	b.umu.Lock()
+	defer b.umu.Unlock()
+	return b.loaded.Properties(), b.version
 }
 
 // OnChange is told of keys that a request changed, for what lies outside of the

@@ -58,6 +58,8 @@ const (
 	// Version is what every frame of ours reports: V5_3_3. Java clients allow SQL
 	// filters only when the broker's version is real, so it is never 0.
 	Version int32 = 479
+	// VersionName is what RocketMQ calls that.
+	VersionName = "V5_3_3"
 
 	Version3011 int32 = 37  // V3_0_11: REGISTER_BROKER carries RegisterBrokerBody
 	Version349  int32 = 121 // V3_4_9: maxReconsumeTimes of the header counts

@@ -415,3 +415,26 @@ func TestApacheFiles(t *testing.T) {
 	require.Equal(t, "0.0.0.0:39876", l.Config.Namesrv.Listen)
 	require.Equal(t, 5*time.Second, l.Config.Namesrv.ScanNotActiveBrokerInterval)
 }
+
+// Tools look for any of RocketMQ's keys.
+func TestPropertiesHaveAllKeys(t *testing.T) {
+	theirs, err := os.ReadFile("testdata/broker-5.3.3.conf")
+	require.NoError(t, err)
+	l, err := loadText(t, Broker, "broker.conf", "")
+	require.NoError(t, err)
+	ours := map[string]string{}
+	for line := range strings.Lines(string(l.Properties())) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		require.True(t, ok, line)
+		ours[name] = value
+	}
+	for line := range strings.Lines(string(theirs)) {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), "=")
+		k, _ := keyTable().lookup(name)
+		_, ok := ours[name]
+		require.True(t, ok || k.Sets != "", name) // parts of addresses that are not set
+	}
+	require.Equal(t, "104857600", ours["mappedFileSizeTimerLog"])
+	require.Equal(t, "0", ours["pullMessageThreadPoolNums"], "there is no such pool")
+	require.Equal(t, "disabled", ours["tls.server.mode"], "what is not served does not look as if it were")
+}

@@ -199,17 +199,40 @@ func (l *Loaded) listen() string {
 	return l.Config.Network.Listen
 }
 
+// idle is what a key that has no effect is said to be: RocketMQ's default, or of what
+// is refused a value that asks for nothing; 0 for numbers that RocketMQ takes from
+// the machine.
+func (k Key) idle() any {
+	text := k.Default
+	if k.Status == Refused && len(k.Harmless) > 0 && !slices.Contains(k.Harmless, text) {
+		text = k.Harmless[0]
+	}
+	v, err := k.parse(text)
+	switch {
+	case err == nil:
+		return v
+	case k.Type == Int: // "16 + 2 cpu"
+		return 0
+	default:
+		return text
+	}
+}
+
 // Properties writes the effective configuration in RocketMQ's form, as the
 // get-config request is answered: bytes and the key's own unit without
-// suffixes, secrets left out. Keys of other modes and keys without effect are
-// not in it.
+// suffixes, secrets and keys of other modes left out. Keys of RocketMQ that have no
+// effect are in it, with what was set or RocketMQ's default: tools look for them
+// and some fail when one is missing. What has an effect is what `config show` lists.
 func (l *Loaded) Properties() []byte {
 	var b bytes.Buffer
 	for _, k := range keyTable().keys {
-		if k.Status != Honoured || k.Applies&l.applies() == 0 || k.Secret {
+		if k.Applies&l.applies() == 0 || k.Secret {
 			continue
 		}
 		v := l.k.Get(k.path())
+		if k.Status != Honoured && v == nil {
+			v = k.idle()
+		}
 		if k.Sets != "" {
 			if v = l.partOf(k); v == "" {
 				continue

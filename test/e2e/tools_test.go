@@ -33,14 +33,11 @@ type exchange struct {
 var unlike = map[int32]string{
 	command.ReqPullMessage: "another group has another begin", command.ReqHeartBeat: "of clients, not of tools",
 	command.ReqGetAllSubscriptionGroupConfig: "frames are cut", command.ReqSendMessageV2: "of clients, not of tools",
+	command.ReqViewBrokerStatsData: "counts begin with the process, and nothing was sent to this one",
 }
 
 // later are the codes that are not served yet.
-var later = []int32{
-	command.ReqGetBrokerRuntimeInfo, command.ReqGetProducerConnectionList, command.ReqInvokeBrokerToResetOffset, command.ReqGetBrokerConfig,
-	command.ReqDeleteExpiredCommitLog, command.ReqCleanExpiredConsumeQueue, command.ReqViewBrokerStatsData,
-	command.ReqGetBrokerHAStatus, command.ReqQueryConsumeQueue,
-}
+var later = []int32{command.ReqDeleteExpiredCommitLog, command.ReqCleanExpiredConsumeQueue, command.ReqGetBrokerHAStatus}
 
 // TestRecordedTools asks a broker with Apache's store what mqadmin asked Apache's broker
 // with that store, and compares response codes, fields and the fields of bodies: what a
@@ -139,8 +136,13 @@ func compareShape(t *testing.T, what string, wanted, got []byte) {
 	}
 	theirs, ours := shape(wanted), shape(got)
 	for _, path := range slices.Sorted(maps.Keys(theirs)) {
-		if strings.HasPrefix(path, ".topicQueueMapping") {
+		switch {
+		case strings.HasPrefix(path, ".topicQueueMapping"):
 			continue // static topics: what is not there is empty to who reads it
+		case strings.HasPrefix(path, ".table.commitLogDiskRatio_"):
+			continue // a path ends the name
+		case strings.HasPrefix(path, ".table.scheduleMessageOffset_"):
+			continue // delays are not served yet
 		}
 		assert.Equal(t, theirs[path], ours[path], "%s: %s in %s", what, path, got)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/internal/query"
 	"github.com/hardpointmq/hardpoint/core/internal/stats"
+	"github.com/hardpointmq/hardpoint/core/vfs"
 )
 
 // Params is what the behaviour asks besides the kernel; all is needed.
@@ -20,6 +21,8 @@ type Params struct {
 	Query   *query.Query
 	Clients *client.Manager
 	Stats   *stats.Stats
+	// Usage tells how full the file system is that holds a directory.
+	Usage func(dir string) (vfs.Usage, error)
 
 	_ struct{}
 }
@@ -30,6 +33,7 @@ type Admin struct {
 	q       *query.Query
 	clients *client.Manager
 	stats   *stats.Stats
+	usage   func(dir string) (vfs.Usage, error)
 	// undropped are topics that are deleted while their messages could not be: the
 	// error of each.
 	undropped sync.Map
@@ -37,7 +41,7 @@ type Admin struct {
 
 // New makes the behaviour and registers it.
 func New(k *kernel.Kernel, p Params) *Admin {
-	a := &Admin{k: k, q: p.Query, clients: p.Clients, stats: p.Stats}
+	a := &Admin{k: k, q: p.Query, clients: p.Clients, stats: p.Stats, usage: p.Usage}
 	a.topics()
 	a.groups()
 	a.progress()

@@ -240,7 +240,7 @@ func TryStart(tb testing.TB, o Options) (*Engine, error) {
 	pull.New(e.K, e.Clients, st)
 	offset.New(e.K, q)
 	retry.New(e.K, st)
-	admin.New(e.K, admin.Params{Query: q, Clients: e.Clients, Stats: st})
+	admin.New(e.K, admin.Params{Query: q, Clients: e.Clients, Stats: st, Usage: o.Disk.FS.Usage})
 	rp := retention.Params{Usage: o.Usage}
 	if o.Usage != nil {
 		rp.Dirs = []string{cfg.Dir}

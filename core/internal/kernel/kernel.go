@@ -38,15 +38,12 @@ type Kernel struct {
 	Images ImageSource
 	Hooks  Hooks
 
-	// Update changes the configuration of the running broker by the text of
-	// UPDATE_BROKER_CONFIG and says what it changed; nil: not offered.
-	Update func(text []byte) (changed string, err error)
-
 	// Announce waits, bounded by ctx, until the name servers that are up know
 	// what topics there are now; nil: there are none.
 	Announce func(ctx context.Context)
 
 	config atomic.Pointer[Config]
+	tunable
 	serving
 	sender    Sender
 	handlers  map[int32]HandlerFunc
@@ -57,6 +54,17 @@ type Kernel struct {
 
 	// StoreHost is Advertise as it stands in records.
 	StoreHost message.Host
+}
+
+// tunable is how tools see and change the configuration.
+type tunable struct {
+	// Update changes the configuration of the running broker by the text of
+	// UPDATE_BROKER_CONFIG and says what it changed; nil: not offered.
+	Update func(text []byte) (changed string, err error)
+
+	// Properties is the effective configuration as the text of GET_BROKER_CONFIG, and
+	// its version; nil: not offered.
+	Properties func() ([]byte, command.DataVersion)
 }
 
 // serving is the time in which somebody is served.

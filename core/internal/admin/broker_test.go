@@ -1,0 +1,174 @@
+package admin_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
+	"github.com/hardpointmq/hardpoint/core/message"
+)
+
+func TestConfig(t *testing.T) {
+	e := enginetest.Start(t, enginetest.Options{})
+	c := e.Connect(t)
+	require.Equal(t, command.RespRequestCodeNotSupported, c.Do(command.ReqGetBrokerConfig, nil, nil).Code)
+	require.Equal(t, command.RespRequestCodeNotSupported, c.Do(command.ReqUpdateBrokerConfig, nil, []byte("a=b")).Code)
+	e = enginetest.Start(t, enginetest.Options{Prepare: func(e *enginetest.Engine) {
+		e.K.Properties = func() ([]byte, command.DataVersion) {
+			return []byte("a=1\nb=2\n"), command.DataVersion{Counter: 3, Timestamp: 4}
+		}
+		e.K.Update = func(text []byte) (string, error) {
+			if string(text) != "a=2" {
+				return "", errors.New("a is 1 or 2")
+			}
+			return "a: 1 -> 2", nil
+		}
+	}})
+	c = e.Connect(t)
+	r := c.Do(command.ReqGetBrokerConfig, nil, nil)
+	require.Zero(t, r.Code)
+	require.Equal(t, "a=1\nb=2\n", string(r.Body))
+	require.JSONEq(t, `{"counter":3,"stateVersion":0,"timestamp":4}`, r.Ext["version"])
+	require.Equal(t, "a: 1 -> 2", c.Do(command.ReqUpdateBrokerConfig, nil, []byte("a=2")).Remark)
+	require.Equal(t, command.RespSystemError, c.Do(command.ReqUpdateBrokerConfig, nil, []byte("a=3")).Code)
+}
+
+// runtimeKeys are what a broker 5.3.3 told, but for those of its delay levels.
+const runtimeKeys = `EndTransactionQueueSize EndTransactionThreadPoolQueueCapacity ackThreadPoolQueueCapacity
+ackThreadPoolQueueHeadWaitTimeMills ackThreadPoolQueueSize bootTimestamp brokerActive brokerVersion brokerVersionDesc
+commitLogDirCapacity commitLogDiskRatio commitLogMaxOffset commitLogMinOffset consumeQueueDiskRatio dispatchBehindBytes
+dispatchMaxBuffer earliestMessageTimeStamp getFoundTps getMessageEntireTimeMax getMissTps getTotalTps getTransferredTps
+litePullThreadPoolQueueCapacity litePullThreadPoolQueueHeadWaitTimeMills litePullThreadPoolQueueSize msgGetTotalTodayMorning
+msgGetTotalTodayNow msgGetTotalYesterdayMorning msgPutTotalTodayMorning msgPutTotalTodayNow msgPutTotalYesterdayMorning
+pageCacheLockTimeMills pullThreadPoolQueueCapacity pullThreadPoolQueueHeadWaitTimeMills pullThreadPoolQueueSize putLatency99
+putLatency999 putMessageAverageSize putMessageDistributeTime putMessageEntireTimeMax putMessageFailedTimes putMessageSizeTotal
+putMessageTimesTotal putTps queryThreadPoolQueueCapacity queryThreadPoolQueueHeadWaitTimeMills queryThreadPoolQueueSize
+remainHowManyDataToFlush remainTransientStoreBufferNumbs runtime sendThreadPoolQueueCapacity
+sendThreadPoolQueueHeadWaitTimeMills sendThreadPoolQueueSize startAcceptSendRequestTimeStamp timerCongestNum timerDequeueTps
+timerEnqueueTps timerOffsetBehind timerReadBehind`
+
+func TestRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := enginetest.Start(t, enginetest.Options{})
+		c := e.Connect(t)
+		info := func() map[string]string {
+			return decode[command.KVTable](t, c.Do(command.ReqGetBrokerRuntimeInfo, nil, nil)).Table
+		}
+		boot := info()
+		for _, key := range strings.Fields(runtimeKeys) {
+			require.Contains(t, boot, key)
+		}
+		require.Equal(t, "V5_3_3", boot["brokerVersionDesc"])
+		require.Equal(t, "0.0 0.0 0.0", boot["putTps"])
+		<-time.After(time.Second)
+		send(t, c, "T", 30, 0)
+		require.Len(t, c.Pull(enginetest.Pull("G", "T", 0, 0)).Records(), 30)
+		c.Pull(enginetest.Pull("G", "T", 0, 30))
+		<-time.After(9500 * time.Millisecond)
+		got := info()
+		require.Equal(t, "3.0 3.0 0.0", got["putTps"])
+		require.Equal(t, "3.0 3.0 0.0", got["getTransferredTps"])
+		require.Equal(t, "0.2 0.2 0.0", got["getTotalTps"])
+		require.Equal(t, "0.1 0.1 0.0", got["getMissTps"])
+		require.Equal(t, "30", got["msgPutTotalTodayNow"])
+		require.Equal(t, "30", got["msgGetTotalTodayNow"])
+		require.Equal(t, "[ 0 days, 0 hours, 0 minutes, 10 seconds ]", got["runtime"])
+		require.NotEqual(t, "-1", got["earliestMessageTimeStamp"])
+		<-time.After(48 * time.Hour)
+		got = info()
+		require.Equal(t, "30", got["msgPutTotalTodayMorning"])
+		require.Equal(t, "30", got["msgPutTotalYesterdayMorning"])
+		require.Equal(t, "[ 2 days, 0 hours, 0 minutes, 10 seconds ]", got["runtime"])
+	})
+}
+
+func TestStatsData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := enginetest.Start(t, enginetest.Options{})
+		c := e.Connect(t)
+		ask := func(name, key string) *enginetest.Reply {
+			return c.Do(command.ReqViewBrokerStatsData, (&command.StatsDataRequest{StatsName: name, StatsKey: key}).Append, nil)
+		}
+		r := ask("TOPIC_PUT_NUMS", "T")
+		require.Equal(t, command.RespSystemError, r.Code)
+		require.Equal(t, "The stats <TOPIC_PUT_NUMS> <T> not exist", r.Remark)
+		send(t, c, "T", 60, 0)
+		id := c.Send(enginetest.Message{Topic: "U", Body: "x"}).Ext["msgId"]
+		for at := int64(0); at < 60; at += 30 {
+			p := enginetest.Pull("G", "T", 0, at)
+			p.MaxMsgNums = 30
+			require.Len(t, c.Pull(p).Records(), 30)
+		}
+		_, at, err := message.ParseOffsetID(id)
+		require.NoError(t, err)
+		require.Zero(t, c.Do(command.ReqConsumerSendMsgBack, (&command.SendBackRequest{Group: []byte("G"), Offset: int64(at), MaxReconsumeTimes: 16}).Append, nil).Code)
+		<-time.After(61 * time.Second)
+		minute := func(name, key string) command.StatsSnapshot {
+			return decode[command.BrokerStatsData](t, ask(name, key)).StatsMinute
+		}
+		require.Equal(t, command.StatsSnapshot{Sum: 60, Tps: 1, Avgpt: 1}, minute("TOPIC_PUT_NUMS", "T"))
+		require.Equal(t, command.StatsSnapshot{Sum: 60, Tps: 1, Avgpt: 30}, minute("GROUP_GET_NUMS", "T@G"))
+		require.Equal(t, int64(1), minute("SNDBCK_PUT_NUMS", "U@G").Sum)
+		require.Equal(t, int64(62), minute("BROKER_PUT_NUMS", "DefaultCluster").Sum)
+		require.Equal(t, int64(60), minute("BROKER_GET_NUMS", "DefaultCluster").Sum)
+		require.Equal(t, minute("TOPIC_PUT_SIZE", "T").Sum, minute("GROUP_GET_SIZE", "T@G").Sum)
+		for _, bad := range [][2]string{{"NOPE", "T"}, {"GROUP_GET_NUMS", "T"}, {"GROUP_GET_NUMS", "T@H"}, {"BROKER_PUT_NUMS", "T"}, {"TOPIC_PUT_NUMS", message.CatalogTopic}} {
+			require.Equal(t, command.RespSystemError, ask(bad[0], bad[1]).Code, bad)
+		}
+		require.Equal(t, command.RespInvalidParameter, c.Do(command.ReqViewBrokerStatsData, nil, nil).Code)
+		<-time.After(10 * time.Minute)
+		d := decode[command.BrokerStatsData](t, ask("TOPIC_PUT_NUMS", "T"))
+		require.Zero(t, d.StatsMinute.Sum)
+		require.Equal(t, int64(60), d.StatsHour.Sum)
+		<-time.After(2 * time.Hour)
+		d = decode[command.BrokerStatsData](t, ask("TOPIC_PUT_NUMS", "T"))
+		require.Zero(t, d.StatsHour.Sum)
+		require.Equal(t, int64(60), d.StatsDay.Sum)
+
+		// What goes takes its counts along, and begins at 0 when it comes again.
+		require.Zero(t, c.Do(command.ReqDeleteTopicInBroker, topic("T"), nil).Code)
+		require.Equal(t, command.RespSystemError, ask("TOPIC_PUT_NUMS", "T").Code)
+		require.Equal(t, command.RespSystemError, ask("GROUP_GET_NUMS", "T@G").Code)
+		send(t, c, "T", 6, 0)
+		<-time.After(10 * time.Second)
+		require.Equal(t, int64(6), minute("TOPIC_PUT_NUMS", "T").Sum)
+	})
+}
+
+func TestQueryConsumeQueue(t *testing.T) {
+	e := enginetest.Start(t, enginetest.Options{})
+	c := e.Connect(t)
+	for i, tag := range []string{"a", "b", "a"} {
+		require.Zero(t, c.Send(enginetest.Message{Topic: "T", Body: "x", Properties: enginetest.Props("TAGS", tag)}).Code, i)
+	}
+	ask := func(h command.QueryConsumeQueueRequest) *enginetest.Reply {
+		return c.Do(command.ReqQueryConsumeQueue, h.Append, nil)
+	}
+	got := decode[command.ConsumeQueueUnits](t, ask(command.QueryConsumeQueueRequest{Topic: "T", Index: 1, Count: 10}))
+	require.Equal(t, int64(3), got.MaxQueueIndex)
+	require.Len(t, got.QueueData, 2)
+	require.Equal(t, int64('b'), got.QueueData[0].TagsCode)
+	require.Positive(t, got.QueueData[0].PhysicOffset)
+	require.Positive(t, got.QueueData[0].PhysicSize)
+	require.Len(t, decode[command.ConsumeQueueUnits](t, ask(command.QueryConsumeQueueRequest{Topic: "T", Index: -5, Count: 1})).QueueData, 1)
+	require.Contains(t, string(ask(command.QueryConsumeQueueRequest{Topic: "T", Index: 9, Count: 10}).Body), `"queueData":[]`)
+	require.Empty(t, decode[command.ConsumeQueueUnits](t, ask(command.QueryConsumeQueueRequest{Topic: "T", Count: -1})).QueueData)
+	require.Equal(t, "G@T is not online!", decode[command.ConsumeQueueUnits](t, ask(command.QueryConsumeQueueRequest{Topic: "T", Count: 1, ConsumerGroup: "G"})).FilterData)
+	hb := enginetest.Heartbeat("id", "G", 1, "T")
+	hb.ConsumerDataSet[0].SubscriptionDataSet[0].SubString = "a"
+	require.Zero(t, c.Do(command.ReqHeartBeat, nil, c.Body(hb)).Code)
+	got = decode[command.ConsumeQueueUnits](t, ask(command.QueryConsumeQueueRequest{Topic: "T", Count: 3, ConsumerGroup: "G"}))
+	require.Equal(t, "a", got.SubscriptionData.SubString)
+	require.Equal(t, []bool{true, false, true}, []bool{got.QueueData[0].Eval, got.QueueData[1].Eval, got.QueueData[2].Eval})
+	r := ask(command.QueryConsumeQueueRequest{Topic: "T", QueueID: 7, Count: 1})
+	require.Equal(t, command.RespSystemError, r.Code)
+	require.Equal(t, "7@T is not exist!", r.Remark)
+	require.Equal(t, command.RespTopicNotExist, ask(command.QueryConsumeQueueRequest{Topic: "nope", Count: 1}).Code)
+	require.Equal(t, command.RespTopicNotExist, ask(command.QueryConsumeQueueRequest{Topic: message.CatalogTopic, Count: 1}).Code)
+}
