@@ -56,7 +56,7 @@ func kernelConfig(c *config.Config) kernel.Config {
 		Dir: c.Store.RootDir, MaxMessageSize: int(c.Broker.MaxMessageSize), SendWait: c.Broker.SendWait,
 		OffsetInterval: time.Second, FileInterval: c.Consume.FlushConsumerOffsetInterval,
 		ChannelExpired: c.Broker.ChannelExpiredTimeout, NotifyIDs: c.Consume.NotifyConsumerIdsChanged,
-		Index: message.IndexRules{DelayLevels: delayLevels(c.Store.MessageDelayLevel)},
+		Index: IndexRules(c),
 	}
 	k.RetentionRules = retentionRules(&c.Retention)
 	if c.Topics.TraceTopic {
@@ -72,6 +72,11 @@ func retentionRules(r *config.Retention) kernel.RetentionRules {
 		MaxUsed: r.MaxUsedRatio, Forcibly: min(r.CleanForciblyRatio, r.WarningRatio), Warning: r.WarningRatio, CleanForcibly: r.CleanForcibly,
 		ReaderWait: r.ReaderWait, HoldMost: r.HoldMost,
 	}
+}
+
+// IndexRules are those by which a broker with this configuration makes queues.
+func IndexRules(c *config.Config) message.IndexRules {
+	return message.IndexRules{DelayLevels: delayLevels(c.Store.MessageDelayLevel)}
 }
 
 // delayLevels reads messageDelayLevel, which core/config has checked.

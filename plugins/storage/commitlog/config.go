@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/hardpointmq/hardpoint/plugins/storage/commitlog/indexfile"
 )
 
 // unitSize is the size of a ConsumeQueue unit in bytes.
@@ -75,7 +77,7 @@ func (c *Config) Validate() error {
 	}
 	rng("mappedFileSizeConsumeQueue", c.MappedFileSizeConsumeQueue, unitSize, 1<<30)
 	rng("flushIntervalConsumeQueue", c.FlushIntervalConsumeQueue, 10, 60_000)
-	rng("maxHashSlotNum", int64(c.MaxHashSlotNum), 1, 100_000_000)
+	rng("maxHashSlotNum", int64(c.MaxHashSlotNum), 1, indexfile.MaxSlots)
 	rng("maxIndexNum", int64(c.MaxIndexNum), 2, 100_000_000)
 	rng("maxMappedFiles", int64(c.MaxMappedFiles), 16, 60_000)
 	if c.CommitLogWrite != WritePwrite && c.CommitLogWrite != WriteMap {

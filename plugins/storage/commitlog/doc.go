@@ -40,4 +40,10 @@
 // Otherwise it is the torn end of the log, and it is cut and zeroed. RocketMQ
 // leaves old bytes behind a cut of its own; records that follow a bad place but
 // use queue offsets again that are taken are such bytes.
+//
+// # Without a broker
+//
+// [Examine] reads a directory with the reader of recovery and changes nothing,
+// [Repair] opens the store without belief in what is derived and closes it, [Seal]
+// opens and closes it as it is.
 package commitlog

@@ -23,11 +23,13 @@ type droppedQueue struct {
 }
 
 func (d *dropped) load(fsys vfs.FS, name string, log *slog.Logger) error {
-	_, err := readCopied(fsys, name, log, func(b []byte) error {
-		*d = dropped{}
-		return json.Unmarshal(b, d)
-	}, "it should list dropped queues; remove it and its copy if none of them matters")
+	_, err := readCopied(fsys, name, log, d.parse, "it should list dropped queues; remove it and its copy if none of them matters")
 	return err
+}
+
+func (d *dropped) parse(b []byte) error {
+	*d = dropped{}
+	return json.Unmarshal(b, d)
 }
 
 // covers reports whether the record at pos belongs to a queue that was dropped

@@ -18,8 +18,9 @@ import (
 const fuzzSegment = 4096
 
 // fuzzLog makes a small log of two segments; the content is what a store wrote.
-func fuzzLog(f testing.TB) []byte {
-	d := memfs.New(1)
+func fuzzLog(f testing.TB) []byte { return fuzzLogOn(f, memfs.New(1)) }
+
+func fuzzLogOn(f testing.TB, d vfs.FS) []byte {
 	s := openOn(f, d, storage.Params{Settings: plugin.Settings{Dir: "/s"}, Segment: fuzzSegment}, nil)
 	seq := storagetest.OpenSequencer(f, s, plugin.SystemClock{}, 1)
 	w := storagetest.NewWriter(message.IndexRules{})

@@ -30,19 +30,27 @@ type identity struct {
 
 // readIdentity returns nil when there is none.
 func readIdentity(fsys vfs.FS, name string, log *slog.Logger) (*identity, error) {
-	var id identity
-	found, err := readCopied(fsys, name, log, func(b []byte) error {
-		id = identity{}
-		if err := json.Unmarshal(b, &id); err != nil {
-			return err
-		}
-		if id.LogID == "" || id.Segment <= 0 {
-			return errors.New("a field is missing")
-		}
-		return nil
+	var id *identity
+	found, err := readCopied(fsys, name, log, func(b []byte) (err error) {
+		id, err = parseIdentity(b)
+		return err
 	}, "it should name the log's id and segment size; restore it, or remove it and its copy to adopt the directory as a new log id")
 	if err != nil || !found {
 		return nil, err
+	}
+	return id, nil
+}
+
+func parseIdentity(b []byte) (*identity, error) {
+	var id identity
+	if err := json.Unmarshal(b, &id); err != nil {
+		return nil, err
+	}
+	if id.LogID == "" || id.Segment <= 0 {
+		return nil, errors.New("a field is missing")
+	}
+	if id.Segment <= message.MinRecordSize+message.BlankSize || id.Segment > maxSegment {
+		return nil, fmt.Errorf("no log has segments of %d bytes", id.Segment)
 	}
 	return &id, nil
 }

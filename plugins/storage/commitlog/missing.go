@@ -19,8 +19,8 @@ import (
 // that no crash and no power loss makes a log end like this; a directory that was
 // restored in part, or a volume that is not mounted, does.
 func (s *Store) checkEnd(r *recovery) error {
-	if r.cutting {
-		return nil // what names more was about to be cut
+	if r.cutting || s.mend.short {
+		return nil // what names more is about to be cut
 	}
 	end, size := r.loading.end, message.Position(s.p.Segment)
 	var named message.Position // by a queue, behind the end
@@ -40,9 +40,7 @@ func (s *Store) checkEnd(r *recovery) error {
 	if r.foreign || r.fields.odd {
 		confirm, indexed = -1, -1
 	}
-	// Nothing protects units and marks from being damaged: who names what is behind
-	// the end is believed when nobody else says where the log ends.
-	if namer != nil && confirm > 0 && max(confirm, indexed) <= end || namer == nil && (inLast || max(confirm, indexed) <= end) {
+	if !endGone(namer != nil, inLast, confirm, indexed, end) {
 		return nil
 	}
 	var who []string
@@ -66,6 +64,18 @@ func (s *Store) checkEnd(r *recovery) error {
 	c.Reason = fmt.Sprintf("%s, but %s; missing: %s; mount the volume they are on, or restore them from a backup or another replica. To go on without the records in them, for good, remove %s and the directories %s and %s: they are made again from what is left of the log",
 		ends, strings.Join(who, ", and "), gone, s.path.checkpoint, s.path.queues, s.path.index)
 	return c
+}
+
+// endGone tells whether segments are missing behind end, the end of the log's files:
+// named tells that a queue names what is behind it, inLast that one ends in the last
+// segment; confirm and indexed are the marks of the checkpoint. Nothing protects
+// units and marks from being damaged: who names what is behind the end is believed
+// when nobody else says where the log ends.
+func endGone(named, inLast bool, confirm, indexed, end message.Position) bool {
+	if named {
+		return confirm <= 0 || max(confirm, indexed) > end
+	}
+	return !inLast && max(confirm, indexed) > end
 }
 
 // namesBehind gives the end of the last record that the queue names, and whether

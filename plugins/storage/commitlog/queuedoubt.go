@@ -115,7 +115,7 @@ func (q *queue) hole(k int64) {
 	if q.holey.Load() || q.holey.Swap(true) {
 		return
 	}
-	q.ix.log.Warn("a unit is missing in a ConsumeQueue, and readers pass it over; to have the file made again from the log, stop the broker, cut the file to one byte and start",
+	q.ix.log.Warn("a unit is missing in a ConsumeQueue, and readers pass it over; to have the queue made again from the log, stop the broker and run hardpoint store repair",
 		"topic", q.key.Topic, "queue", q.key.ID, "offset", k, "file", filepath.Join(q.dir(), fileName(k*unitSize/q.ix.fileSize*q.ix.fileSize)))
 }
 

@@ -100,7 +100,7 @@ func (s *Store) recover(ctx context.Context) error {
 	if err := s.finishCut(&r); err != nil {
 		return err
 	}
-	ours := !r.foreign && id.QueueFile == s.queues.fileSize
+	ours := s.mend.on || !r.foreign && id.QueueFile == s.queues.fileSize
 	r.loading = loading{ours: ours, extend: !r.clean && ours, first: message.Position(r.first())}
 	if n := len(r.list); n > 0 {
 		r.loading.end = message.Position(r.list[n-1].base + r.list[n-1].size)
@@ -364,6 +364,8 @@ func (s *Store) plan(r *recovery) error {
 		}
 	}
 	switch {
+	case s.mend.on:
+		r.again, r.units = true, 0
 	case r.foreign:
 	case s.queues.lost(&r.fields):
 		s.p.Logger.Warn("ConsumeQueues are missing; the queues are made again from the whole log", "dir", s.path.queues,
@@ -521,15 +523,10 @@ func (s *Store) taken(r *recovery, v *message.View) bool {
 	return q != nil && v.QueueOffset < q.max.Load() && v.Position >= r.units && !s.dropped.covers(key, v.Position)
 }
 
-// checkOffset refuses queue offsets, which no CRC covers, that are so high that
-// the records before them have no place in the log: blanks up to a wild offset
-// would fill the disk. No CRC covers topics either, which become directories.
+// checkOffset is [recordFault] with what the queues know.
 func (s *Store) checkOffset(v *message.View) error {
-	if !nameable(string(v.Topic)) {
-		return errTopic
-	}
-	if v.QueueOffset < 0 || v.QueueOffset > int64(v.Position)/message.MinRecordSize {
-		return errOffset
+	if err := recordFault(v); err != nil {
+		return err
 	}
 	key := message.Queue{Topic: string(v.Topic), ID: v.QueueID}
 	q := s.queues.byKey[key]
@@ -544,10 +541,29 @@ func (s *Store) checkOffset(v *message.View) error {
 	if err != nil {
 		return err
 	}
-	if (v.QueueOffset-end)*message.MinRecordSize > int64(v.Position-last.at) {
+	if tooFar(v, end, last.at) {
 		return errOffset
 	}
 	return nil
+}
+
+// recordFault refuses queue offsets, which no CRC covers, that are so high that
+// the records before them have no place in the log: blanks up to a wild offset
+// would fill the disk. No CRC covers topics either, which become directories.
+func recordFault(v *message.View) error {
+	if !nameable(string(v.Topic)) {
+		return errTopic
+	}
+	if v.QueueOffset < 0 || v.QueueOffset > int64(v.Position)/message.MinRecordSize {
+		return errOffset
+	}
+	return nil
+}
+
+// tooFar tells that the records between end, the queue's end whose last record is
+// at last, and that of v have no place between the two.
+func tooFar(v *message.View, end int64, last message.Position) bool {
+	return v.QueueOffset > end && (v.QueueOffset-end)*message.MinRecordSize > int64(v.Position-last)
 }
 
 // afterFault decides what a bad place is. more is true for damage in the
@@ -559,7 +575,7 @@ func (s *Store) afterFault(r *recovery, rd *logReader, pos message.Position, fau
 		return 0, false, err
 	}
 	unused := strings.Trim(string(head), "\x00") == ""
-	if r.clean && unused && r.units <= pos && seg == r.list.last() {
+	if r.clean && !s.mend.on && unused && r.units <= pos && seg == r.list.last() {
 		return 0, false, nil
 	}
 	next, more, used, open, err := rd.findGood(pos+1, func(v *message.View) bool {

@@ -3,6 +3,7 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,8 +20,9 @@ type segment struct {
 	fs         vfs.FS
 	base, size int64
 	path       string
-	// writable asks for a mapping that can be written.
-	writable bool
+	// writable asks for a mapping that can be written; readOnly for none, and a
+	// file that is not changed.
+	writable, readOnly bool
 
 	mu     sync.Mutex // opening
 	opened atomic.Bool
@@ -72,6 +74,14 @@ func (s *segment) open() error {
 	defer s.mu.Unlock()
 	if s.opened.Load() {
 		return nil
+	}
+	if s.readOnly {
+		f, err := s.fs.OpenFile(s.path, openRead, 0)
+		if err == nil {
+			s.file = f
+			s.opened.Store(true)
+		}
+		return err
 	}
 	f, err := s.fs.OpenFile(s.path, os.O_RDWR, 0)
 	if err != nil {
@@ -133,14 +143,22 @@ func (s *segment) close() {
 	}
 	_ = s.file.Close()
 	s.m, s.mem, s.file = nil, nil, nil
+	if s.readOnly {
+		s.opened.Store(false)
+	}
 }
 
-// readAt fills p from offset off; the file is at its full size.
+// readAt fills p from offset off; the file is at its full size, or it is only
+// looked at: then what it lacks reads as zeros.
 func (s *segment) readAt(p []byte, off int64) error {
 	if err := s.open(); err != nil {
 		return err
 	}
-	_, err := s.file.ReadAt(p, off)
+	n, err := s.file.ReadAt(p, off)
+	if s.readOnly && errors.Is(err, io.EOF) {
+		clear(p[n:])
+		return nil
+	}
 	return err
 }
 

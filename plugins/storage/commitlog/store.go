@@ -45,8 +45,23 @@ type Store struct {
 	stop     context.CancelFunc
 	done     sync.WaitGroup
 	dropped  dropped
+	scanning
+}
+
+// scanning says how recovery scans the log.
+type scanning struct {
 	// progressEvery is how many bytes are scanned between two lines in the log.
 	progressEvery int64
+	mend          mending
+}
+
+// mending is set while a store is opened to be repaired.
+type mending struct {
+	// on: what is derived from the log is not believed, and made again from all of
+	// it.
+	on bool
+	// short: the log may end before what is derived from it says.
+	short bool
 }
 
 // marks are the positions and times that State shows.
@@ -87,7 +102,7 @@ var (
 func newStore(fsys vfs.FS, p storage.Params, cfg Config) *Store {
 	s := &Store{
 		fs: fsys, p: p, cfg: cfg, path: newPaths(p.Dir, cfg.StorePathCommitLog),
-		deriver: message.NewDeriver(p.Index), syncTurn: make(chan struct{}, 1), progressEvery: progressEvery,
+		deriver: message.NewDeriver(p.Index), syncTurn: make(chan struct{}, 1), scanning: scanning{progressEvery: progressEvery},
 	}
 	s.leases.New = func() any { return &lease{pool: &s.leases} }
 	s.events.failed = p.Events.Failed
@@ -129,9 +144,11 @@ func (s *Store) Start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	s.lock, err = storage.WaitLock(ctx, s.p.Settings, s.path.lock, func() (vfs.File, error) { return s.fs.Lock(s.path.lock) })
-	if err != nil {
-		return err
+	if s.lock == nil { // else whoever repairs has it
+		s.lock, err = storage.WaitLock(ctx, s.p.Settings, s.path.lock, func() (vfs.File, error) { return s.fs.Lock(s.path.lock) })
+		if err != nil {
+			return err
+		}
 	}
 	if _, err = s.lock.WriteAt([]byte("lock"), 0); err != nil {
 		return err

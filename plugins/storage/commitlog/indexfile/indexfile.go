@@ -269,8 +269,13 @@ func (x *File) entry(n int32) (entry, error) {
 	if err != nil {
 		return entry{}, err
 	}
+	return decodeEntry(b), nil
+}
+
+func decodeEntry(b []byte) entry {
+	_ = b[entrySize-1]
 	be := binary.BigEndian
-	return entry{hash: int32(be.Uint32(b)), at: message.Position(be.Uint64(b[4:])), diff: int32(be.Uint32(b[12:])), prev: int32(be.Uint32(b[16:]))}, nil
+	return entry{hash: int32(be.Uint32(b)), at: message.Position(be.Uint64(b[4:])), diff: int32(be.Uint32(b[12:])), prev: int32(be.Uint32(b[16:]))}
 }
 
 func (x *File) setEntry(n int32, e entry) error {

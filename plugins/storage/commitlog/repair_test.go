@@ -1,0 +1,244 @@
+package commitlog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/vfs"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
+	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
+)
+
+// rewrite changes a file of a store that is closed.
+func rewrite(t testing.TB, fsys vfs.FS, change func(b []byte) []byte, path ...string) {
+	t.Helper()
+	name := filepath.Join(path...)
+	b, err := vfs.ReadFile(fsys, name)
+	require.NoError(t, err)
+	require.NoError(t, vfs.WriteFileAtomic(fsys, name, change(b)))
+}
+
+// damagedRig is a store with damage everywhere but in its records, closed: nothing
+// that was sent is lost.
+func damagedRig(t *testing.T, d *disk) *rig {
+	r := newRig(t, d, storage.Immediate, func(c *Config) { c.MappedFileSizeConsumeQueue, c.MaxHashSlotNum, c.MaxIndexNum = 200, 50, 20 })
+	for i := range 45 {
+		require.NoError(t, r.send(queueN(i%3), 300))
+	}
+	tail := r.s.State().Tail
+	r.stop()
+	clean, err := Examine(t.Context(), examination(d, r.dir))
+	require.NoError(t, err)
+	require.Empty(t, clean.Findings)
+	r.edit(tail, func(f vfs.File, off int64) error {
+		_, err := f.WriteAt([]byte("behind the end"), off)
+		return err
+	})
+	rewrite(t, d, flipped(25), r.dir, "consumequeue", "T", "0", fileName(0))
+	rewrite(t, d, cutTo(20), r.dir, "consumequeue", "T", "1", fileName(200))
+	require.NoError(t, d.RemoveAll(filepath.Join(r.dir, "consumequeue", "T", "2")))
+	rewrite(t, d, flipped(500), r.dir, "checkpoint")
+	names, err := d.List(filepath.Join(r.dir, "index"))
+	require.NoError(t, err)
+	require.Greater(t, len(names), 1)
+	rewrite(t, d, flipped(300), r.dir, "index", names[1])
+	d.crash(memfs.KeepAll)
+	return r
+}
+
+// rigExamination knows the sizes of index files: those of a rig may all be in the
+// backup of a repair that was ended.
+func rigExamination(fsys vfs.FS, r *rig) Examination {
+	e := examination(fsys, r.dir)
+	e.Config = r.s.cfg
+	return e
+}
+
+// changes are the operations that change a disk.
+var changes = map[vfstest.Op]bool{
+	vfstest.OpRemove: true, vfstest.OpRename: true, vfstest.OpMkdir: true, vfstest.OpSyncDir: true, vfstest.OpWrite: true, vfstest.OpTruncate: true,
+	vfstest.OpReserve: true, vfstest.OpSync: true, vfstest.OpSyncData: true, vfstest.OpZero: true, vfstest.OpMapSync: true,
+}
+
+// TestRepairInterrupted ends a repair before each of its changes, by a death of the
+// process, a loss of power or a full disk, and repairs again.
+func TestRepairInterrupted(t *testing.T) {
+	died := errors.New("the process died")
+	for name, after := range map[string]struct {
+		err   error
+		crash bool
+		keep  memfs.Keep
+	}{
+		"killed":     {died, true, memfs.KeepAll},
+		"power lost": {died, true, memfs.KeepRandom},
+		"disk full":  {vfs.ErrNoSpace, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			last := false
+			for n := 1; !last; n += 1 + n/10 { // the beginning is the repair's, the rest the store's own
+				d := newDisk(uint64(n))
+				r := damagedRig(t, d)
+				f := vfstest.NewFaults(d)
+				var seen atomic.Int64 // queues are worked on side by side
+				f.SetHook(func(c vfstest.Call) error {
+					if !changes[c.Op] {
+						return nil
+					}
+					if seen.Add(1) < int64(n) {
+						return nil
+					}
+					return after.err
+				})
+				out, err := Repair(t.Context(), rigExamination(f, r), Repairing{Now: time.Now()})
+				last = seen.Load() < int64(n)
+				if err == nil { // it could do without
+					require.Zero(t, out.After.Damaged(), "change %d", n)
+				}
+				f.SetHook(nil)
+				if after.crash {
+					d.crash(after.keep)
+				}
+				out, err = Repair(t.Context(), rigExamination(d, r), Repairing{Now: time.Now()})
+				require.NoError(t, err, "after change %d", n)
+				if out.After != nil {
+					require.Zero(t, out.After.Damaged(), "after change %d: %s", n, findings(out.After))
+				}
+				r.start()
+				r.verify()
+				r.stop()
+			}
+		})
+	}
+}
+
+// TestRepairRefuses: a store that somebody has open, and one that can only be
+// restored.
+func TestRepairRefuses(t *testing.T) {
+	d := newDisk(1)
+	r := newRig(t, d, storage.Immediate, nil)
+	require.NoError(t, r.send(queueN(0), 100))
+	_, err := Repair(t.Context(), examination(d, r.dir), Repairing{})
+	require.ErrorIs(t, err, vfs.ErrLocked)
+	_, err = Seal(t.Context(), examination(d, r.dir), Sealing{})
+	require.ErrorIs(t, err, vfs.ErrLocked)
+	live := examination(d, r.dir)
+	live.Deep, live.Live = false, true
+	seen, err := Examine(t.Context(), live)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, seen.Records)
+	require.Zero(t, seen.Damaged(), findings(seen))
+	r.stop()
+	for _, name := range []string{identityFile, identityFile + copySuffix} {
+		rewrite(t, d, func([]byte) []byte { return []byte("{}") }, r.dir, name)
+	}
+	_, err = Repair(t.Context(), examination(d, r.dir), Repairing{})
+	require.ErrorContains(t, err, "remove it and its copy to adopt")
+}
+
+// TestSealToPublished cuts what was written and not published.
+func TestSealToPublished(t *testing.T) {
+	d := newDisk(1)
+	r := newRig(t, d, storage.Explicit, nil)
+	require.NoError(t, r.send(queueN(0), 100))
+	require.NoError(t, r.s.Publish(t.Context(), r.s.State().Tail))
+	published := r.s.State().Published
+	p := r.several(3, 100)
+	require.NoError(t, r.s.Append(t.Context(), &p.Batches[0]))
+	tail := r.s.State().Tail
+	require.Greater(t, tail, published)
+	r.stop()
+	out, err := Seal(t.Context(), examination(d, r.dir), Sealing{})
+	require.NoError(t, err)
+	require.False(t, out.Changed, "without being told, what may have been answered stays")
+	out, err = Seal(t.Context(), examination(d, r.dir), Sealing{ToPublished: true})
+	require.NoError(t, err)
+	require.Equal(t, Sealed{Before: out.Before, Changed: true, Tail: published, Cut: int64(tail - published)}, *out)
+	seen, err := Examine(t.Context(), examination(d, r.dir))
+	require.NoError(t, err)
+	require.Empty(t, seen.Findings)
+	require.Equal(t, published, seen.Tail)
+	out, err = Seal(t.Context(), examination(d, r.dir), Sealing{ToPublished: true})
+	require.NoError(t, err)
+	require.False(t, out.Changed)
+}
+
+// TestSealRefusesDamage: what a broker would take for the end of the log is told
+// before one comes to it.
+func TestSealRefusesDamage(t *testing.T) {
+	d := newDisk(1)
+	r := newRig(t, d, storage.Immediate, nil)
+	for range 8 {
+		require.NoError(t, r.send(queueN(0), 200))
+	}
+	r.stop()
+	r.edit(r.sent[3].pos+100, flip)
+	_, err := Seal(t.Context(), examination(d, r.dir), Sealing{})
+	require.ErrorIs(t, err, ErrDamaged)
+	require.ErrorContains(t, err, "damaged in the middle of the log")
+	_, err = Seal(t.Context(), examination(d, r.dir), Sealing{WithDamage: true})
+	require.NoError(t, err)
+}
+
+// FuzzExamine looks at a store in whose files bytes were changed, and repairs it:
+// nothing panics, and what was sent and is whole is found.
+func FuzzExamine(f *testing.F) {
+	base := newDisk(1)
+	fuzzLogOn(f, base)
+	var names []string
+	var walk func(dir string)
+	walk = func(dir string) {
+		list, err := base.List(dir)
+		require.NoError(f, err)
+		for _, name := range list {
+			path := filepath.Join(dir, name)
+			if info, err := base.Stat(path); err == nil && info.IsDir {
+				walk(path)
+			} else if name != "lock" {
+				names = append(names, path)
+			}
+		}
+	}
+	walk("/s")
+	content := map[string][]byte{}
+	for i, name := range names {
+		b, err := vfs.ReadFile(base, name)
+		require.NoError(f, err)
+		content[name] = b
+		f.Add(uint8(i), uint16(0), []byte{0xFF, 1, 2, 3})
+		f.Add(uint8(i), uint16(20), make([]byte, 200))
+		f.Add(uint8(i), uint16(7), []byte{})
+	}
+	f.Fuzz(func(t *testing.T, which uint8, at uint16, change []byte) {
+		d := memfs.New(1)
+		for i, name := range names {
+			b := bytes.Clone(content[name])
+			if i == int(which)%len(names) {
+				if at := int(at) % (len(b) + 1); len(change) == 0 {
+					b = b[:at]
+				} else {
+					copy(b[at:], change)
+				}
+			}
+			require.NoError(t, vfs.EnsureDir(d, filepath.Dir(name)))
+			require.NoError(t, vfs.WriteFileAtomic(d, name, b))
+		}
+		e := examination(d, "/s")
+		e.Config.MappedFileSizeConsumeQueue, e.Config.MaxHashSlotNum, e.Config.MaxIndexNum = 4000, 500, 1000
+		out, err := Repair(t.Context(), e, Repairing{Now: time.UnixMilli(1), WithoutLost: true})
+		if err != nil || out.After == nil {
+			return // said why, or there was nothing
+		}
+		for _, x := range out.After.Findings {
+			require.True(t, x.Level == Note || x.part == ofLog, x.String())
+		}
+		require.LessOrEqual(t, out.After.Records, int64(14), fmt.Sprint(out.Done))
+	})
+}
