@@ -19,11 +19,14 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// parts is the program for one mode. Components start in this order: the admin
+// parts is the program for one mode.
+func parts(n *node) []fx.Option { return append(components(n), announce(n)) }
+
+// components are what runs in a mode. They start in this order: the admin
 // port answers while a store recovers, the broker finds the name server running.
 // Each is a module of fx, because fx calls modules in order and before what is
 // not in one.
-func parts(n *node) []fx.Option {
+func components(n *node) []fx.Option {
 	list := []fx.Option{standard.Module, fx.Supply(&n.Config, n.Loaded), outOfProcess(n), pluginsChecked(n), lockDir(n), adminPort(n)}
 	if n.Mode&config.Namesrv != 0 {
 		list = append(list, nameserver.Module, nameServerOf(n))
@@ -31,5 +34,5 @@ func parts(n *node) []fx.Option {
 	if n.Mode&config.Broker != 0 {
 		list = append(list, broker.Module, brokerOf(n))
 	}
-	return append(list, announce(n))
+	return list
 }

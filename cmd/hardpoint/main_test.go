@@ -143,9 +143,11 @@ func TestScripts(t *testing.T) {
 	require.NoError(t, err)
 	other, err := exec.LookPath(misfitProgram)
 	require.NoError(t, err)
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(e *testscript.Env) error {
+	apache := apacheStores(t)
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: storeCmds, Setup: func(e *testscript.Env) error {
 		e.Setenv("PROGRAM", self) // what a plugin's path may name
 		e.Setenv("MISFIT", other)
+		e.Setenv("APACHE", apache) // stores that Apache's brokers wrote
 		return nil
 	}})
 }

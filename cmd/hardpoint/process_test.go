@@ -135,7 +135,7 @@ func tool(t *testing.T, into any, args ...string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), append(args, "--output", "json"), nil, &stdout, &stderr)
-	require.Equal(t, exitOK, code, "%v: %s", args, stderr.String())
+	require.Equal(t, exitOK, code, "%v: %s%s", args, stderr.String(), stdout.String())
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), into))
 }
 

@@ -97,7 +97,7 @@ Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly: the command l
 	for _, c := range serving {
 		c.GroupID = "serve"
 	}
-	tools := []*cobra.Command{p.configCommand(), p.pluginCommand(), p.groupCommand(), p.benchCommand(), p.versionCommand()}
+	tools := []*cobra.Command{p.configCommand(), p.pluginCommand(), p.groupCommand(), p.storeCommand(), p.benchCommand(), p.versionCommand()}
 	for _, c := range tools {
 		c.GroupID = "tools"
 	}

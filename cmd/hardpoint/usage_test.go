@@ -59,6 +59,9 @@ func TestExitCodes(t *testing.T) {
 		"bench consume --broker b --verify --count 1":       {exitUsage, "verify reads"},
 		"bench e2e --broker b --size 1":                     {exitUsage, "time stamp"},
 		"bench produce --broker 127.0.0.1:1":                {exitFailure, "nothing answers"},
+		"store verify":                                      {exitUsage, "needs exactly DIR"},
+		"store inspect /no/such/store":                      {exitFailure, "does not exist"},
+		"store repair --yes --dry-run a":                    {exitUsage, "dry-run"},
 		"group assign g t":                                  {exitUsage, "there is nothing to set"},
 		"group assign --dry-run g t --members no":           {exitFailure, "no"},
 		"group assign --dry-run g t --broker 127.0.0.1:1":   {exitFailure, "127.0.0.1:1"},
@@ -86,6 +89,8 @@ func TestCompletion(t *testing.T) {
 		"bench consume --from":        "end",
 		"version -o":                  "json",
 		"help plugin":                 "serve",
+		"help store":                  "seal",
+		"store inspect d -o":          "json",
 		"group assign --allocator":    "zone",
 	} {
 		var out bytes.Buffer
