@@ -263,8 +263,8 @@ func TestFullAndFailed(t *testing.T) {
 // TestKilled: what a killed store had acknowledged is there when it is opened again.
 func TestKilled(t *testing.T) { killed(t, store, t.TempDir()) }
 
-// TestKilledWithChild: a child that the process leaves behind has its connections and
-// its files open; neither the host nor the next process waits for it.
+// TestKilledWithChild: a child that the process leaves behind, in a session of its own,
+// has its connections and its files open; neither the host nor the next process waits for it.
 func TestKilledWithChild(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(func() {

@@ -1,4 +1,4 @@
-"""The SQLite store, in a process with a child that lives on when it has ended, with all that it had open."""
+"""The SQLite store, in a process with a child in a session of its own, which lives on with all that it had open."""
 
 import os
 import sys
@@ -16,10 +16,14 @@ class Forks(SQLite):
         note = os.path.join(self.dir, "child")
         if os.path.exists(note):
             return
+        ready, tell = os.pipe()
         child = os.fork()
         if child == 0:
+            os.setsid()  # the host ends those that are in the group of its plugin
+            os.write(tell, b"x")
             time.sleep(600)
             os._exit(0)
+        os.read(ready, 1)
         with open(note, "w") as f:
             f.write(str(child))
 
