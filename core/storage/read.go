@@ -121,7 +121,7 @@ func (c *Chunk) Records(yield func(i int, rec []byte) bool) {
 			rest = c.Frags[frag]
 			frag++
 		}
-		if n > len(rest) {
+		if n < 0 || n > len(rest) {
 			return
 		}
 		if !yield(i, rest[:n:n]) {

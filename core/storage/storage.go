@@ -163,7 +163,7 @@ type Store interface {
 
 	// Append writes b at b.At and returns when the bytes survive what
 	// Capabilities().Survives says. With Publish == Immediate the batch is
-	// published when Append returns. A store does not look into the records,
+	// published, and Events.Published has returned, when Append returns. A store does not look into the records,
 	// but may rely on their layout when it rebuilds indexes.
 	//
 	// Errors: ErrFenced, ErrGap, ErrTooLarge, ErrReadOnly, ErrFull, ErrFailed,

@@ -90,6 +90,7 @@ func (s *scripted) Append(ctx context.Context, b *storage.Batch) error {
 func (s *scripted) Sync(ctx context.Context, _ message.Position) error { return s.wait(ctx) }
 func (s *scripted) Read(ctx context.Context, _ storage.ReadRequest, c *storage.Chunk) error {
 	c.Reset()
+	c.Status = storage.NoMatchedLogicQueue
 	return s.wait(ctx)
 }
 
@@ -115,7 +116,10 @@ func (r rawOf) Truncate(ctx context.Context, at message.Position) error {
 	r.s.set(func(st *storage.State) { st.Tail, st.Published = at, min(st.Published, at) })
 	return nil
 }
-func (r rawOf) Reset(context.Context, message.Position, []message.Unit) error { return nil }
+func (r rawOf) Reset(_ context.Context, first message.Position, _ []message.Unit) error {
+	r.s.set(func(st *storage.State) { st.First, st.Published, st.Durable, st.Tail = first, first, first, first })
+	return nil
+}
 func (r rawOf) Publish(_ context.Context, upTo message.Position) error {
 	return r.s.is().publish(r.s, upTo)
 }

@@ -34,7 +34,7 @@ type Borrower struct {
 // NewBorrower makes a Borrower.
 func NewBorrower() *Borrower {
 	b := &Borrower{}
-	b.conn.over, b.conn.fault = storage.ErrNotRunning, b.fault
+	b.conn.over, b.conn.fault, b.conn.lost = storage.ErrNotRunning, b.fault, func() error { return nil }
 	return b
 }
 

@@ -24,7 +24,9 @@ type logConn struct {
 	out    []byte
 	topics data.TopicWriter
 	line   data.Line
-	owed   atomic.Uint32 // kind of the call that the plugin has not answered; 0: none
+	// version is that of the last marks that came.
+	version uint64
+	owed    atomic.Uint32 // kind of the call that the plugin has not answered; 0: none
 }
 
 func (l *logConn) open(c io.ReadWriteCloser) {
@@ -55,7 +57,11 @@ func (s *store) Append(ctx context.Context, b *storage.Batch) error {
 	s.pend.queue.push(waiting{end, b.Units, b})
 	s.pend.Unlock()
 	c.log.out = data.PutBatch(data.Begin(c.log.out[:0]), &c.log.topics, b)
-	err = c.exchange(kindAppend, c.read.last.Add(1), left, b.Buf)
+	must := promise{least: end, most: end}
+	if s.p.Publish == storage.Immediate {
+		must.published = end
+	}
+	err = c.exchange(kindAppend, c.read.last.Add(1), left, b.Buf, &must)
 	if err != nil {
 		s.takeBack(b, c.cause.Load() != nil)
 		return err
@@ -92,8 +98,9 @@ func (s *store) takeBack(b *storage.Batch, died bool) {
 const damageTime = 5 * time.Second
 
 // exchange sends the request in log.out, followed by tail, and waits for the
-// answer; store.log is held. Events that belong to the call have returned then.
-func (c *session) exchange(k data.Kind, id uint64, left int64, tail []byte) error {
+// answer; store.log is held. Events that belong to the call have returned then, and
+// the log is as the call must have left it.
+func (c *session) exchange(k data.Kind, id uint64, left int64, tail []byte, must *promise) error {
 	l := &c.log
 	data.Finish(l.out, 0, k, id, left, len(tail))
 	l.owed.Store(uint32(k))
@@ -129,13 +136,24 @@ func (c *session) exchange(k data.Kind, id uint64, left int64, tail []byte) erro
 		if err == nil && (h.Kind != kindDone || h.ID != id) {
 			err = fmt.Errorf("%w: answer %d of kind %d to call %d", data.ErrFrame, h.ID, h.Kind, id)
 		}
+		if err == nil && o.err == nil {
+			err = c.believe(k, &o, must)
+		}
 		if err != nil {
 			return c.gone(err)
 		}
 		stale := c.note(&o.marks)
 		if o.own != 0 && !c.deliverOwn(o.own, o.upTo) {
-			if why := c.cause.Load(); why != nil {
-				return *why // what it published is told when the store is open again
+			if why := c.lost(); why != nil {
+				return why // what it published is told when the store is open again
+			}
+		}
+		if why := c.lost(); o.err != nil && why != nil {
+			return why // one that is given up ends its calls, and may still get to say so
+		}
+		if o.err == nil {
+			if err := c.hasTold(k, must.published); err != nil {
+				return err
 			}
 		}
 		if stale {
@@ -149,6 +167,34 @@ func (c *session) exchange(k data.Kind, id uint64, left int64, tail []byte) erro
 	}
 }
 
+// believe holds the answer of a call that succeeded against what it must have done.
+func (c *session) believe(k data.Kind, o *outcome, must *promise) error {
+	if err := must.kept(k, &o.marks); err != nil {
+		return err
+	}
+	if o.marks.version <= c.log.version {
+		return lie("marks of version %d after those of version %d", o.marks.version, c.log.version)
+	}
+	c.log.version = o.marks.version
+	return nil
+}
+
+// hasTold is an error when what a call published was not told: nobody would hear of
+// it, and its batches were kept for ever.
+func (c *session) hasTold(k data.Kind, published message.Position) error {
+	s := c.s
+	s.told.Lock()
+	upTo := s.told.upTo
+	s.told.Unlock()
+	if upTo >= published {
+		return nil
+	}
+	if why := c.lost(); why != nil {
+		return why // it is told when the store is open again
+	}
+	return c.gone(lie("%s published up to %d, and no event told of more than %d", names[k], published, upTo))
+}
+
 // writeError is the other end's word on a write. plugin.ErrUnavailable by itself
 // would be taken for the end of a process.
 func writeError(err error) error {
@@ -160,7 +206,7 @@ func writeError(err error) error {
 
 // change does a call whose body is in log.out; store.log is held. When ctx ends,
 // the plugin is told, and what it says is the outcome.
-func (c *session) change(ctx context.Context, k data.Kind) error {
+func (c *session) change(ctx context.Context, k data.Kind, must promise) error {
 	left, err := data.Left(ctx)
 	if err != nil {
 		return err
@@ -170,7 +216,7 @@ func (c *session) change(ctx context.Context, k data.Kind) error {
 		stop := context.AfterFunc(ctx, func() { c.read.cancel(id, 1) })
 		defer stop()
 	}
-	return wire.OfCall(ctx, c.exchange(k, id, left, nil))
+	return wire.OfCall(ctx, c.exchange(k, id, left, nil, &must))
 }
 
 // rawLog is the facet.
@@ -188,16 +234,16 @@ func (r rawLog) ReadLog(ctx context.Context, from message.Position, most int, c 
 
 // Publish implements storage.RawLog.
 func (r rawLog) Publish(ctx context.Context, upTo message.Position) error {
-	return r.s.move(ctx, kindPublish, upTo)
+	return r.s.move(ctx, kindPublish, upTo, promise{least: upTo, most: mostLog, published: upTo})
 }
 
 // Truncate implements storage.RawLog.
 func (r rawLog) Truncate(ctx context.Context, at message.Position) error {
-	return r.s.move(ctx, kindTruncate, at)
+	return r.s.move(ctx, kindTruncate, at, promise{most: at})
 }
 
 // move does the calls whose argument is a position.
-func (s *store) move(ctx context.Context, k data.Kind, at message.Position) error {
+func (s *store) move(ctx context.Context, k data.Kind, at message.Position, must promise) error {
 	s.log.Lock()
 	defer s.log.Unlock()
 	c, err := s.writing(ctx)
@@ -208,7 +254,7 @@ func (s *store) move(ctx context.Context, k data.Kind, at message.Position) erro
 		s.intend(&at, nil)
 	}
 	c.log.out = data.PutInt(data.Begin(c.log.out[:0]), at)
-	err = c.change(ctx, k)
+	err = c.change(ctx, k, must)
 	s.settle(c, func(a *acked) {
 		switch {
 		case err != nil:
@@ -253,7 +299,7 @@ func (r rawLog) Reset(ctx context.Context, first message.Position, ends []messag
 	}
 	s.intend(nil, &first)
 	c.log.out = data.PutEnds(data.PutInt(data.Begin(c.log.out[:0]), first), ends)
-	err = c.change(ctx, kindReset)
+	err = c.change(ctx, kindReset, promise{least: first, most: first})
 	s.settle(c, func(a *acked) {
 		if err == nil {
 			*a = acked{tail: first, published: first, synced: first, written: first}

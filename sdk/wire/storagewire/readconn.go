@@ -24,6 +24,8 @@ type readConn struct {
 	last atomic.Uint64 // id of a call
 	// fault ends the connection; it gives what calls fail with.
 	fault func(why error) error
+	// lost is why nothing counts any more that the other end says; nil: it counts.
+	lost func() error
 	// event takes one, on a connection that brings some; it must not block.
 	event func(id uint64, body []byte) error
 
@@ -156,6 +158,10 @@ func (r *readConn) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, er
 	if a.kind == kindFailed {
 		err, bad := data.ReadFailure(*a.body)
 		a.release()
+		// One that is given up ends its calls, and may still get to say so.
+		if why := r.lost(); why != nil {
+			return nil, why
+		}
 		if bad != nil || err == nil {
 			return nil, r.fault(fmt.Errorf("%w: an answer that failed without an error (%w)", data.ErrFrame, bad))
 		}
@@ -247,12 +253,24 @@ func (r *readConn) chunk(ctx context.Context, k data.Kind, out *[]byte, topic st
 	return nil
 }
 
+// believe gives the error of an answer that was held against its question.
+func (r *readConn) believe(c *storage.Chunk, why error) error {
+	if why == nil {
+		return nil
+	}
+	c.Reset()
+	return r.fault(why)
+}
+
 // Read is storage.Store's.
 func (r *readConn) Read(ctx context.Context, q storage.ReadRequest, c *storage.Chunk) error {
 	c.Reset()
 	out := data.TakeBuffer()
 	*out = putReadRequest(data.Begin((*out)[:0]), &q)
-	return r.chunk(ctx, kindRead, out, q.Queue.Topic, c)
+	if err := r.chunk(ctx, kindRead, out, q.Queue.Topic, c); err != nil {
+		return err
+	}
+	return r.believe(c, checkRead(&q, c))
 }
 
 // Get is storage.Store's.
@@ -260,7 +278,10 @@ func (r *readConn) Get(ctx context.Context, at []message.Position, c *storage.Ch
 	c.Reset()
 	out := data.TakeBuffer()
 	*out = putPositions(data.Begin((*out)[:0]), at)
-	return r.chunk(ctx, kindGet, out, "", c)
+	if err := r.chunk(ctx, kindGet, out, "", c); err != nil {
+		return err
+	}
+	return r.believe(c, checkGet(at, c))
 }
 
 // ReadLog is storage.RawLog's.
@@ -268,7 +289,10 @@ func (r *readConn) ReadLog(ctx context.Context, from message.Position, most int,
 	c.Reset()
 	out := data.TakeBuffer()
 	*out = data.PutInt(data.PutInt(data.Begin((*out)[:0]), from), int64(most))
-	return r.chunk(ctx, kindReadLog, out, "", c)
+	if err := r.chunk(ctx, kindReadLog, out, "", c); err != nil {
+		return err
+	}
+	return r.believe(c, checkReadLog(from, most, c))
 }
 
 // Offsets is storage.Store's.
@@ -281,7 +305,10 @@ func (r *readConn) Offsets(ctx context.Context, q []storage.OffsetQuery, to *sto
 		return err
 	}
 	defer a.release()
-	if err := readAnswers(*a.body, q, to); err != nil {
+	if err = readAnswers(*a.body, q, to); err == nil {
+		err = checkOffsets(to)
+	}
+	if err != nil {
 		to.Answers = to.Answers[:0]
 		return r.fault(err)
 	}
@@ -297,7 +324,10 @@ func (r *readConn) sync(ctx context.Context, end message.Position) (o outcome, e
 		return o, err
 	}
 	defer a.release()
-	if o, err = readOutcome(*a.body); err != nil {
+	if o, err = readOutcome(*a.body); err == nil && o.err == nil {
+		err = (&promise{least: end, most: mostLog}).kept(kindSync, &o.marks)
+	}
+	if err != nil {
 		return o, r.fault(err)
 	}
 	return o, nil
@@ -336,13 +366,22 @@ func (c *session) reader() {
 	_ = c.read.serve()
 }
 
+// mostEvents bounds those that came and are not delivered.
+const mostEvents = 1 << 14
+
 // readEvent leaves the delivery to a goroutine: receivers may call Read.
 func (c *session) readEvent(id uint64, body []byte) error {
 	e, err := readEvent(body)
 	if err != nil {
 		return err
 	}
-	c.tasks.Go(func() { c.event(id, &e) })
+	if n := c.events.Add(1); n > mostEvents {
+		return fmt.Errorf("%w: %d events that wait for others before them", data.ErrFrame, n)
+	}
+	c.tasks.Go(func() {
+		defer c.events.Add(-1)
+		c.event(id, &e)
+	})
 	return nil
 }
 
@@ -390,6 +429,9 @@ func (s *store) Sync(ctx context.Context, end message.Position) error {
 		c.refresh(ctx)
 	}
 	if o.err != nil {
+		if why := c.lost(); why != nil {
+			return why
+		}
 		return wire.OfCall(ctx, writeError(o.err))
 	}
 	s.st.Lock()
@@ -418,12 +460,15 @@ func (r retention) Segments(ctx context.Context) ([]storage.Segment, error) {
 			FirstStoreTime: g.GetFirstStoreTime(), LastStoreTime: g.GetLastStoreTime(), Leases: g.GetLeases(),
 		})
 	}
+	if err := checkSegments(out); err != nil {
+		return nil, c.gone(err)
+	}
 	return out, nil
 }
 
 // Expire implements storage.Retention.
 func (r retention) Expire(ctx context.Context, first message.Position) error {
-	return r.s.move(ctx, kindExpire, first)
+	return r.s.move(ctx, kindExpire, first, anything)
 }
 
 // Drop implements storage.Retention.
@@ -440,7 +485,7 @@ func (r retention) Drop(ctx context.Context, q []message.Queue) error {
 		ends[i].Queue = q[i]
 	}
 	c.log.out = data.PutEnds(data.Begin(c.log.out[:0]), ends)
-	return c.change(ctx, kindDrop)
+	return c.change(ctx, kindDrop, anything)
 }
 
 // keyIndex is the facet.
@@ -458,6 +503,9 @@ func (k keyIndex) Find(ctx context.Context, q storage.KeyQuery, at []message.Pos
 	})
 	if err = wire.FromRPC(ctx, err, a.GetFailure()); err != nil {
 		return at, err
+	}
+	if len(a.GetAt()) > max(int(q.Max), 0) {
+		return at, c.gone(lie("%d positions in an answer to Find of at most %d", len(a.GetAt()), q.Max))
 	}
 	for _, p := range a.GetAt() {
 		at = append(at, message.Position(p))

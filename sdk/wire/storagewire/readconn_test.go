@@ -58,7 +58,7 @@ func nextCall(t *testing.T, c io.Reader) data.Head {
 // TestAnswerToNoCall: whoever asked for what was answered to nobody would wait for
 // ever, so the process is given up.
 func TestAnswerToNoCall(t *testing.T) {
-	nothing := putChunk(nil, "", &storage.Chunk{})
+	nothing := putChunk(nil, "", &storage.Chunk{Status: storage.NoMatchedLogicQueue})
 	for name, answer := range map[string]func(id uint64) []byte{
 		"another call": func(id uint64) []byte { return frame(kindDone, id+1, nothing) },
 		"twice": func(id uint64) []byte {
@@ -88,7 +88,7 @@ func TestAnswerToNoCall(t *testing.T) {
 // TestAnswerThatIsLate: nobody waits for it, and it hurts nobody.
 func TestAnswerThatIsLate(t *testing.T) {
 	s, c, plug := overPipe(t, mute{})
-	nothing := putChunk(nil, "", &storage.Chunk{})
+	nothing := putChunk(nil, "", &storage.Chunk{Status: storage.NoMatchedLogicQueue})
 	got := make(chan error, 1)
 	for range 3 {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -32,13 +32,14 @@ type session struct {
 	released sync.Once
 	tasks    sync.WaitGroup // the reader and what it starts
 
-	version uint64 // of the newest marks, under store.st
-	told    uint64 // number of the last event delivered, under store.told
+	events  atomic.Int64 // that came over the read connection and are not delivered
+	version uint64       // of the newest marks, under store.st
+	told    uint64       // number of the last event delivered, under store.told
 }
 
 func newSession(s *store) *session {
 	c := &session{s: s}
-	c.read.fault, c.read.event = c.gone, c.readEvent
+	c.read.fault, c.read.lost, c.read.event = c.gone, c.lost, c.readEvent
 	return c
 }
 
@@ -84,7 +85,15 @@ func (s *store) connect(ctx context.Context) (_ *session, st storage.State, err 
 		return nil, st, err
 	}
 	c.version = r.GetState().GetVersion()
-	return c, fromState(r.GetState()), nil
+	st = fromState(r.GetState())
+	if err = checkState(&st); err != nil {
+		return nil, st, s.startLie(err)
+	}
+	return c, st, nil
+}
+
+func (s *store) startLie(why error) error {
+	return fmt.Errorf("start of storage plugin %q: %w: %w", s.h.name, plugin.ErrUnavailable, why)
 }
 
 func (c *session) control() storagepb.StorageClient {
@@ -107,6 +116,14 @@ func (c *session) drop() {
 	c.disconnect()
 	c.tasks.Wait() // the stream's translators
 	c.release()
+}
+
+// lost is why the session is over, nil when it is not.
+func (c *session) lost() error {
+	if why := c.cause.Load(); why != nil {
+		return *why
+	}
+	return nil
 }
 
 func (c *session) disconnect() {
@@ -183,14 +200,19 @@ func (c *session) refresh(ctx context.Context) {
 		s.p.Logger.Warn("the list of damage is not known", "plugin", s.h.name, "error", err)
 		return
 	}
+	st := fromState(r.GetState())
+	if err := checkState(&st); err != nil {
+		_ = c.gone(err)
+		return
+	}
 	s.st.Lock()
 	defer s.st.Unlock()
 	if s.cur.Load() != c {
 		return
 	}
-	s.st.state.Damaged = fromState(r.GetState()).Damaged
+	s.st.state.Damaged = st.Damaged
 	if v := r.GetState().GetVersion(); v > c.version {
-		c.version, s.st.state = v, fromState(r.GetState())
+		c.version, s.st.state = v, st
 	}
 }
 
@@ -214,11 +236,15 @@ func (c *session) deliver(seq uint64, tell func()) bool {
 	for c.told+1 < seq && c.cause.Load() == nil && s.life.Running() {
 		s.told.turn.Wait()
 	}
-	if c.told+1 < seq {
+	switch {
+	case seq <= c.told:
+		_ = c.gone(lie("event %d came after event %d", seq, c.told))
+		return false
+	case c.told+1 < seq:
 		return false
 	}
 	tell()
-	c.told = max(c.told, seq)
+	c.told = seq
 	s.told.turn.Broadcast()
 	return true
 }
@@ -226,6 +252,14 @@ func (c *session) deliver(seq uint64, tell func()) bool {
 // event delivers one that came as a frame.
 func (c *session) event(seq uint64, e *event) {
 	s := c.s
+	err := e.marks.check()
+	if err == nil && e.kind == eventPublished {
+		err = checkPublished(e.at, s.written(), e.units)
+	}
+	if err != nil {
+		_ = c.gone(err)
+		return
+	}
 	c.note(&e.marks)
 	if e.kind == eventFailed {
 		c.deliver(seq, func() {})
@@ -249,5 +283,9 @@ func (c *session) event(seq uint64, e *event) {
 
 // deliverOwn is deliver for what came through the log connection.
 func (c *session) deliverOwn(seq uint64, upTo message.Position) bool {
+	if err := checkPublished(upTo, c.s.written(), nil); err != nil {
+		_ = c.gone(err)
+		return false
+	}
 	return c.deliver(seq, func() { c.s.published(upTo, true) })
 }

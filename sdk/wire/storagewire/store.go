@@ -116,6 +116,11 @@ func (s *store) Start(ctx context.Context) error {
 			s.stop()
 			return err
 		}
+		if err := checkIdentity(&st, &s.p); err != nil {
+			c.drop()
+			s.stop()
+			return s.startLie(err)
+		}
 		s.st.state = st
 		s.st.ack = acked{tail: st.Tail, published: st.Published, written: st.Tail}
 		s.told.upTo = st.Published
@@ -164,8 +169,8 @@ func (s *store) serving(ctx context.Context) (*session, error) {
 		return nil, storage.ErrNotRunning
 	}
 	c := s.cur.Load()
-	if why := c.cause.Load(); why != nil {
-		return nil, *why
+	if why := c.lost(); why != nil {
+		return nil, why
 	}
 	return c, ctx.Err()
 }
@@ -188,6 +193,13 @@ func (s *store) spawn(f func()) {
 	if !s.tasks.closed {
 		s.tasks.Go(f)
 	}
+}
+
+// written is the end of all that was ever sent to the store.
+func (s *store) written() message.Position {
+	s.st.Lock()
+	defer s.st.Unlock()
+	return s.st.ack.written
 }
 
 // wake wakes whoever waits for an event that will not come.

@@ -81,7 +81,7 @@ func (r *rude) Open(context.Context, *storagepb.OpenRequest) (*storagepb.OpenRes
 }
 
 func (r *rude) Start(context.Context, *storagepb.StartRequest) (*storagepb.StartResponse, error) {
-	return &storagepb.StartResponse{State: &storagepb.LogState{Version: 1, Segment: 1 << 20}}, nil
+	return &storagepb.StartResponse{State: &storagepb.LogState{Version: 1, LogId: "l", Segment: 1 << 20}}, nil
 }
 
 func (r *rude) Data(s grpc.BidiStreamingServer[storagepb.DataRequest, storagepb.DataResponse]) error {
@@ -157,7 +157,9 @@ func TestFailureWithoutText(t *testing.T) {
 // name, with both limits, and the store goes on.
 func TestPluginsMessageLimit(t *testing.T) {
 	s := (&rude{most: 1000, answer: func(q *storagepb.DataRequest) *storagepb.DataResponse {
-		return &storagepb.DataResponse{Id: q.GetId(), Answer: &storagepb.DataResponse_Done{Done: &storagepb.Done{Marks: &storagepb.Marks{Version: 2, Tail: 100}}}}
+		return &storagepb.DataResponse{Id: q.GetId(), Answer: &storagepb.DataResponse_Done{Done: &storagepb.Done{
+			Marks: &storagepb.Marks{Version: 2, Tail: 100, Published: 100}, Event: 1, Published: 100,
+		}}}
 	}}).store(t)
 	large := oneBatch(0, nil)
 	large.Buf = make([]byte, 2000)

@@ -13,9 +13,14 @@ import (
 // ErrSilent: the other end owes an answer, and was silent for too long.
 var ErrSilent = errors.New("a plugin is silent on its data socket")
 
+// ErrLie: the other end speaks the protocol, and says what cannot be.
+var ErrLie = errors.New("a plugin says what cannot be true")
+
 // GivenUp reports whether a connection ended because nothing that the other end says
 // can be relied on, or because it says nothing.
-func GivenUp(why error) bool { return errors.Is(why, ErrFrame) || errors.Is(why, ErrSilent) }
+func GivenUp(why error) bool {
+	return errors.Is(why, ErrFrame) || errors.Is(why, ErrLie) || errors.Is(why, ErrSilent)
+}
 
 // Line is a connection as seen by who waits for the other end.
 type Line struct {

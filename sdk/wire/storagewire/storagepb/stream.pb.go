@@ -1682,6 +1682,7 @@ func (x *Cancel) GetChangesLog() bool {
 type Marks struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// version orders marks and LogStates of an instance: the host keeps the newest.
+	// Each one has a higher version than those before it.
 	Version       uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	First         int64  `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
 	Published     int64  `protobuf:"varint,3,opt,name=published,proto3" json:"published,omitempty"`
