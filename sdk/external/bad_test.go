@@ -224,7 +224,7 @@ func (g garbage) Open(ctx context.Context, r *storagepb.OpenRequest) (*storagepb
 }
 
 func (g garbage) Start(context.Context, *storagepb.StartRequest) (*storagepb.StartResponse, error) {
-	return &storagepb.StartResponse{State: &storagepb.LogState{Version: 1, Segment: 64 << 20}}, nil
+	return &storagepb.StartResponse{State: &storagepb.LogState{Version: 1, LogId: "l", Segment: 64 << 20}}, nil
 }
 
 // leak is a store that takes memory when it starts and never gives it back.

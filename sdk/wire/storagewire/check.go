@@ -148,8 +148,6 @@ func checkIdentity(st *storage.State, p *storage.Params) error {
 		return lie("it opened a log without an id")
 	case p.LogID != "" && st.LogID != p.LogID:
 		return lie("it opened the log %q, asked for was %q", st.LogID, p.LogID)
-	case st.Segment != p.Segment:
-		return lie("it opened a log with segments of %d bytes, asked for were %d", st.Segment, p.Segment)
 	}
 	return nil
 }

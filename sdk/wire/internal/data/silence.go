@@ -52,6 +52,10 @@ func (e ear) Read(b []byte) (int, error) {
 // looks is how often a line is looked at within the limit.
 const looks = 8
 
+// leastStep is the least time between them. With less each look would be late on a
+// machine that does other things, and no limit would ever be over.
+const leastStep = 5 * time.Millisecond
+
 // Watch returns when one of the lines owed something for as long as limit without
 // moving, with an error that matches ErrSilent; nil when until is closed first, at
 // once with no limit (0 or less). Time in which this process itself did not run,
@@ -60,7 +64,7 @@ func Watch(clock plugin.Clock, limit time.Duration, until <-chan struct{}, lines
 	if limit <= 0 {
 		return nil
 	}
-	step := limit / looks
+	step := max(limit/looks, leastStep)
 	quiet := make([]int, len(lines))   // looks in a row that found a debt and nothing new
 	seen := make([]uint64, len(lines)) // moved, at the last look
 	for last := clock.Now(); ; {

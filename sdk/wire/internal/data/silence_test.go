@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/internal/wiretest"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 )
@@ -103,3 +104,22 @@ func TestNoSilence(t *testing.T) {
 		w.goesOn(t, 3*step, func() {})
 	})
 }
+
+// TestSilenceOfAMoment: a limit that is shorter than a machine can look is one all the
+// same. Looks come late by what a machine is late, and that is no suspension.
+func TestSilenceOfAMoment(t *testing.T) {
+	const late = 2 * time.Millisecond // of a machine that does other things
+	clock := wiretest.NewClock(late)
+	owing := &data.Line{Owes: func() string { return "answer Append" }}
+	end := make(chan error, 1)
+	go func() { end <- data.Watch(rounded{clock, late}, time.Millisecond, nil, owing) }()
+	require.ErrorIs(t, wiretest.Outcome(t, clock, end), data.ErrSilent)
+}
+
+// rounded is a clock whose timers all run for a while.
+type rounded struct {
+	*wiretest.Clock
+	least time.Duration
+}
+
+func (r rounded) NewTimer(time.Duration) plugin.Timer { return r.Clock.NewTimer(r.least) }
