@@ -67,7 +67,7 @@
 //
 // Append, Publish, Truncate, Reset, Expire and Drop are called by one goroutine
 // at a time in total (the replicator holds the turn of the log; retention takes
-// it too). Sync may be called by several goroutines and overlaps with Append.
+// it too, but for Expire of a store with ExpiresBeside). Sync may be called by several goroutines and overlaps with Append.
 // Read, Get, Offsets, ReadLog, Find, State, Segments may be called by any
 // number of goroutines at any time between Start and Shutdown.
 package storage

@@ -277,6 +277,9 @@ type Capabilities struct {
 	Reopener Reopener
 	// Survives is what a returned Append survives without Sync.
 	Survives Survival
+	// ExpiresBeside: Retention.Expire may be called while Append and Publish are:
+	// for stores in which it takes long. The store orders them itself.
+	ExpiresBeside bool
 }
 
 // Reopener is the facet of stores that can go away and are opened again by their

@@ -37,7 +37,7 @@ func Audit(w io.Writer) storagemw.Middleware {
 		// Each facet that the store offers is offered, and the ones that change
 		// something are wrapped.
 		c := next.Capabilities()
-		s.caps = storage.Capabilities{KeyIndex: c.KeyIndex, Reopener: c.Reopener, Survives: c.Survives}
+		s.caps = storage.Capabilities{KeyIndex: c.KeyIndex, Reopener: c.Reopener, Survives: c.Survives, ExpiresBeside: c.ExpiresBeside}
 		if c.RawLog != nil {
 			s.caps.RawLog = &rawLog{c.RawLog, t}
 		}

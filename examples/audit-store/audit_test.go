@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 // TestNoFacetIsLost: the decorator offers what the store offers. Whoever adds a
 // facet to the contract thinks of it in Audit, then raises the number.
 func TestNoFacetIsLost(t *testing.T) {
-	require.Equal(t, 5, reflect.TypeFor[storage.Capabilities]().NumField())
+	require.Equal(t, 6, reflect.TypeFor[storage.Capabilities]().NumField())
 	p, err := standard.Plugins()
 	require.NoError(t, err)
 	for _, name := range p.Storage.Names() {
@@ -51,6 +51,7 @@ func TestNoFacetIsLost(t *testing.T) {
 		got, want := Audit(io.Discard)(params, s).Capabilities(), s.Capabilities()
 		require.Equal(t, want.Facets(), got.Facets(), name)
 		require.Equal(t, want.Survives, got.Survives, name)
+		require.Equal(t, want.ExpiresBeside, got.ExpiresBeside, name)
 	}
 	require.Empty(t, Audit(io.Discard)(storage.Params{}, storagetest.Nop{}).Capabilities().Facets())
 }

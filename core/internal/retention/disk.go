@@ -70,6 +70,43 @@ func (f *full) look(r *Retention, d disk, rules *kernel.RetentionRules) {
 	}
 }
 
+// tooFull: segments go whatever their age.
+func (r *Retention) tooFull(rules *kernel.RetentionRules) bool {
+	return rules.CleanForcibly && r.disk.percent > rules.Forcibly && !r.late.covers(r.disk, rules.Forcibly, r.k.Clock.Now())
+}
+
+// lateness is how long the space of what was deleted may take to come free: a
+// store that compacts (pebble) gives it back later, and without patience would lose
+// all of its log meanwhile.
+const lateness = 2 * time.Minute
+
+// late is what was deleted and still takes space.
+type late struct {
+	bytes uint64
+	at    time.Time // of the last deletion
+}
+
+// note tells that so many bytes were deleted, and what was used before and after.
+func (l *late) note(before, after uint64, bytes int64, now time.Time) {
+	if now.Sub(l.at) >= lateness {
+		l.bytes = 0
+	}
+	if bytes > 0 && after+uint64(bytes)/2 > before { // it did not come free at once
+		l.bytes += uint64(bytes)
+		l.at = now
+	}
+}
+
+// covers tells whether d is below the level when all space has come free.
+func (l *late) covers(d disk, level int, now time.Time) bool {
+	return l.bytes > 0 && now.Sub(l.at) < lateness && d.used <= bytesAt(d, level)+l.bytes
+}
+
+// bytesAt is how many used bytes are a percentage of the disk.
+func bytesAt(d disk, percent int) uint64 {
+	return uint64(float64(d.used+d.room) * float64(percent) / 100)
+}
+
 const (
 	// window is the time whose growth is taken to go on.
 	window = time.Hour
@@ -139,8 +176,7 @@ func (r *Retention) foresee(d disk, rules *kernel.RetentionRules) {
 	if rules.CleanForcibly {
 		level, what = rules.Forcibly, "messages are deleted before their time"
 	}
-	limit := uint64(float64(d.used+d.room) * float64(level) / 100)
-	r.hours = f.hours(d.used, limit, now)
+	r.hours = f.hours(d.used, bytesAt(d, level), now)
 	if r.hours >= soon || r.hours == 0 || !f.said.IsZero() && now.Sub(f.said) < sayAgain {
 		return
 	}

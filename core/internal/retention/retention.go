@@ -39,6 +39,7 @@ type Retention struct {
 	blind    string // why the disk is not seen
 	full     full
 	forecast forecast
+	late     late
 	hours    float64
 	holders  []*holder
 	readers  readers
@@ -242,7 +243,7 @@ func (r *Retention) plan(segs []storage.Segment, all bool) (p plan) {
 		old++
 	}
 	switch {
-	case r.disk.percent > rules.Forcibly && rules.CleanForcibly:
+	case r.tooFull(rules):
 		return plan{n: max(most, 0), forced: true, why: fmt.Sprintf("the disk is used by %d %%, above diskSpaceCleanForciblyRatio", r.disk.percent)}
 	case r.disk.percent > rules.MaxUsed:
 		return plan{n: old, why: fmt.Sprintf("the disk is used by %d %%, above diskMaxUsedSpaceRatio", r.disk.percent)}
@@ -277,7 +278,7 @@ func (r *Retention) expire(ctx context.Context, segs []storage.Segment, p plan) 
 				break
 			}
 			r.look()
-			if p.forced && r.disk.percent <= r.k.Config().Forcibly {
+			if p.forced && !r.tooFull(&r.k.Config().RetentionRules) {
 				break
 			}
 			// Readers come and go meanwhile.
@@ -309,6 +310,11 @@ func (r *Retention) expire(ctx context.Context, segs []storage.Segment, p plan) 
 			break
 		}
 		r.readers = readers{}
+		if p.forced {
+			used := r.disk.used
+			r.look()
+			r.late.note(used, r.disk.used, segs[n].Bytes, r.k.Clock.Now())
+		}
 		r.expired.segments.Add(1)
 		r.expired.bytes.Add(uint64(max(segs[n].Bytes, 0)))
 		bytes += segs[n].Bytes

@@ -40,21 +40,22 @@ type rig struct {
 	t       *testing.T
 	c       *enginetest.Client
 	percent *atomic.Int64
+	more    *atomic.Uint64 // bytes used beside that
 }
 
 // start makes a rig in which messages live for an hour and segments go at any hour,
 // unless change says otherwise.
 func start(t *testing.T, o enginetest.Options, change func(*kernel.Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, percent: &atomic.Int64{}}
+	r := &rig{t: t, percent: &atomic.Int64{}, more: &atomic.Uint64{}}
 	r.percent.Store(50)
 	if o.Replication == nil {
 		o.Replication = solo.NewFactory()
 	}
 	o.Segment = segment
 	o.Usage = func(string) (vfs.Usage, error) {
-		used := uint64(r.percent.Load())
-		return vfs.Usage{Total: 100 << 20, Free: (100 - used) << 20, Available: (100 - used) << 20}, nil
+		free := (100-uint64(r.percent.Load()))<<20 - r.more.Load()
+		return vfs.Usage{Total: 100 << 20, Free: free, Available: free}, nil
 	}
 	o.Config = func(c *kernel.Config) {
 		c.Reserved, c.Hours = time.Hour, always
@@ -186,6 +187,23 @@ func TestByDisk(t *testing.T) {
 		r.percent.Store(100)
 		pass(10 * time.Minute)
 		require.Equal(t, int64(8), r.first(), "the newest stays")
+	})
+}
+
+// A store that gives space back late does not lose its whole log for it.
+func TestSpaceComesFreeLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := start(t, enginetest.Options{}, func(c *kernel.Config) { c.Hours = 0 })
+		r.fill(8)
+		r.more.Store(100 << 10) // two segments
+		r.percent.Store(85)
+		pass(time.Minute)
+		require.Equal(t, int64(2), r.first())
+		r.more.Store(150 << 10) // and one more
+		pass(30 * time.Second)
+		require.Equal(t, int64(3), r.first())
+		pass(3 * time.Minute)
+		require.Equal(t, int64(6), r.first(), "it has waited long enough")
 	})
 }
 
@@ -578,7 +596,12 @@ func TestTurn(t *testing.T) {
 		}
 		return nil
 	}
-	r := start(t, enginetest.Options{Store: storagemw.Faults(hook)}, nil)
+	r := start(t, enginetest.Options{Store: func(p storage.Params, next storage.Store) storage.Store {
+		s := storagemw.Faults(hook)(p, next)
+		x := &read{storagemw.Base{Store: s}, s.Capabilities()}
+		x.caps.ExpiresBeside = false
+		return x
+	}}, nil)
 	var wg sync.WaitGroup
 	done := make(chan struct{})
 	for range 2 {

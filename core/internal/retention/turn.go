@@ -12,7 +12,8 @@ import (
 var _ storagemw.Middleware = Turn
 
 // Turn makes calls that change the log come one at a time, as the contract wants
-// it: the replicator appends and publishes, and retention expires. It costs a lock
+// it: the replicator appends and publishes, and retention expires (where the store
+// does not order that itself). It costs a lock
 // that nobody else wants for each batch. A store without the facet is left alone.
 func Turn(_ storage.Params, next storage.Store) storage.Store {
 	c := next.Capabilities()
@@ -78,8 +79,10 @@ func (r *turnRetention) Segments(ctx context.Context) ([]storage.Segment, error)
 }
 
 func (r *turnRetention) Expire(ctx context.Context, first message.Position) error {
-	r.t.mu.Lock()
-	defer r.t.mu.Unlock()
+	if !r.t.caps.ExpiresBeside {
+		r.t.mu.Lock()
+		defer r.t.mu.Unlock()
+	}
 	return r.next.Expire(ctx, first)
 }
 

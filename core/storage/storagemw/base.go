@@ -10,9 +10,10 @@ import (
 // Base forwards to Store but for its facets, of which it offers none.
 type Base struct{ storage.Store }
 
-// Capabilities offers no facet and keeps what an Append survives.
+// Capabilities offers no facet and keeps what is true whatever is decorated.
 func (b Base) Capabilities() storage.Capabilities {
-	return storage.Capabilities{Survives: b.Store.Capabilities().Survives}
+	c := b.Store.Capabilities()
+	return storage.Capabilities{Survives: c.Survives, ExpiresBeside: c.ExpiresBeside}
 }
 
 // Middleware decorates a store that was built with p.

@@ -51,7 +51,7 @@ func Faults(hook Hook) Middleware {
 	return func(_ storage.Params, next storage.Store) storage.Store {
 		f := &faults{Base: Base{next}, hook: hook}
 		c := next.Capabilities()
-		f.caps.Survives = c.Survives
+		f.caps.Survives, f.caps.ExpiresBeside = c.Survives, c.ExpiresBeside
 		if c.RawLog != nil {
 			f.caps.RawLog = &rawLogFaults{c.RawLog, hook}
 		}

@@ -37,7 +37,7 @@ func Metrics(p storage.Params, next storage.Store) storage.Store {
 	m.cold = s.Meter.Counter("storage_cold_reads_total", "Reads that met something not in memory.", label)
 
 	c := next.Capabilities()
-	m.caps.Survives = c.Survives
+	m.caps.Survives, m.caps.ExpiresBeside = c.Survives, c.ExpiresBeside
 	if c.RawLog != nil {
 		m.caps.RawLog = &rawLogMetrics{
 			next: c.RawLog, readLog: op("read_log"), publish: op("publish"), truncate: op("truncate"), reset: op("reset"),

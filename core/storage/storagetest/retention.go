@@ -15,6 +15,7 @@ var retentionCases = []testCase{
 	{"expire_refused", testExpireRefused},
 	{"drop", testDrop},
 	{"readers_beside_expiry", testReadersExpiry},
+	{"appends_beside_expiry", testAppendsExpiry},
 }
 
 // filled writes until the log has n full segments.
@@ -205,4 +206,29 @@ func testReadersExpiry(t *testing.T, h Harness) {
 	must(t, <-done, "Expire")
 	w.model.expire(first)
 	w.verify()
+}
+
+// testAppendsExpiry appends while a store that allows it expires; one that does not is
+// called in turn.
+func testAppendsExpiry(t *testing.T, h Harness) {
+	w := filled(t, h, 4)
+	first := message.Position(3 * h.segment())
+	done := make(chan error, 1)
+	expire := func() { done <- w.caps.Retention.Expire(t.Context(), first) }
+	if w.caps.ExpiresBeside {
+		go expire()
+	} else {
+		expire()
+	}
+	for i := range 50 {
+		w.append(many(queue("T", int32(i%2)), 2, 100), []Message{{Queue: queue("U", 0), Keys: "beside"}})
+	}
+	must(t, <-done, "Expire")
+	w.model.expire(first)
+	w.verify()
+	w.verifySegments()
+	if !h.Lacks.Reopen {
+		w.reopen()
+		w.verify()
+	}
 }

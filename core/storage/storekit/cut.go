@@ -259,12 +259,14 @@ func (s *Store) Segments(ctx context.Context) ([]storage.Segment, error) {
 	return slices.Clone(s.segs), nil
 }
 
-// expireStep bounds how many entries one step removes.
-const expireStep = 4096
+// expireEntries bounds how many entries one step removes. Who appends waits for one.
+const expireEntries = 1024
 
 // Expire implements storage.Retention. The entries of the key index go first,
-// in small steps beside readers; the rest is a few ranges.
+// in small steps beside readers and appends; the rest is a few ranges.
 func (s *Store) Expire(ctx context.Context, first message.Position) error {
+	s.expiring.Lock()
+	defer s.expiring.Unlock()
 	moved, err := s.expire(ctx, first)
 	if err != nil {
 		s.tellFailed()
@@ -279,22 +281,39 @@ func (s *Store) Expire(ctx context.Context, first message.Position) error {
 }
 
 func (s *Store) expire(ctx context.Context, first message.Position) (moved bool, err error) {
-	done, err := s.changing(ctx)
-	if err != nil {
-		return false, err
+	for from := message.Position(0); ; {
+		done, err := s.changing(ctx)
+		if err != nil {
+			return false, err
+		}
+		var last bool
+		from, last, err = s.expireStep(from, first)
+		done()
+		if last || err != nil {
+			return last && err == nil && from >= 0, err
+		}
+		// Nobody is waited for, and what is half done would be done again from its
+		// beginning: ctx does not end it any more.
+		ctx = context.WithoutCancel(ctx)
 	}
-	defer done()
+}
+
+// expireStep removes keys of the records from a position on, and with the last ones
+// everything else; then last is true, and next negative when there was nothing to do.
+func (s *Store) expireStep(from, first message.Position) (next message.Position, last bool, err error) {
 	st := s.State()
 	if first > st.Published || first%message.Position(st.Segment) != 0 || first < 0 {
-		return false, fmt.Errorf("%w: expire below %d, published is %d, segments have %d bytes", storage.ErrGap, first, st.Published, st.Segment)
+		return 0, false, fmt.Errorf("%w: expire below %d, published is %d, segments have %d bytes", storage.ErrGap, first, st.Published, st.Segment)
 	}
 	if first <= st.First {
-		return false, nil
+		return -1, true, nil
 	}
-	// Nobody is waited for, and what is half done would be done again from its
-	// beginning: ctx does not end it.
-	if err := s.expireKeys(context.WithoutCancel(ctx), st.First, first); err != nil {
-		return false, err
+	from = max(from, st.First)
+	if next, err = s.expireKeys(from, first); err != nil {
+		return 0, false, err
+	}
+	if next < first {
+		return next, false, s.apply("expire", false)
 	}
 	var queues []*queue
 	for _, q := range s.queues {
@@ -303,7 +322,7 @@ func (s *Store) expire(ctx context.Context, first message.Position) (moved bool,
 		}
 		begin, err := s.search(q.number, q.min, q.max, func(u *message.Unit) bool { return u.At >= first })
 		if err != nil {
-			return false, err
+			return 0, false, err
 		}
 		if begin == q.min {
 			continue
@@ -318,7 +337,7 @@ func (s *Store) expire(ctx context.Context, first message.Position) (moved bool,
 	s.stateOp(&st, s.number)
 	s.cut.Lock()
 	defer s.cut.Unlock()
-	return true, s.applyExpired(&st, queues)
+	return next, true, s.applyExpired(&st, queues)
 }
 
 func (s *Store) applyExpired(st *storage.State, queues []*queue) error {
@@ -335,32 +354,26 @@ func (s *Store) applyExpired(st *storage.State, queues []*queue) error {
 	return nil
 }
 
-// expireKeys removes the keys of [from, to) in steps.
-func (s *Store) expireKeys(ctx context.Context, from, to message.Position) error {
+// expireKeys stages the removal of the keys of records in [from, to), of as many as
+// fit into a step, and tells where to go on; to: these were all.
+func (s *Store) expireKeys(from, to message.Position) (next message.Position, err error) {
+	next = to
 	var keys []message.Key
-	for from < to {
-		next := to
-		err := s.records(ctx, from, to, func(v *message.View) bool {
-			_, keys = s.deriver.Derive(v, nil, nil, keys[:0])
-			for i := range keys {
-				s.ops.dropKey(&keys[i])
-			}
+	err = s.records(context.Background(), from, to, func(v *message.View) bool {
+		if v.Position < from { // done before
+			return true
+		}
+		_, keys = s.deriver.Derive(v, nil, nil, keys[:0])
+		for i := range keys {
+			s.ops.dropKey(&keys[i])
+		}
+		if len(s.ops.ops) >= expireEntries {
 			next = v.Position + message.Position(v.Size)
-			return len(s.ops.ops) < expireStep
-		})
-		if err != nil {
-			return err
+			return false
 		}
-		if len(s.ops.ops) < expireStep {
-			break // the rest goes with what follows
-		}
-		if err := s.apply("expire", false); err != nil {
-			return err
-		}
-		s.ops.reset()
-		from = next
-	}
-	return nil
+		return true
+	})
+	return min(next, to), err
 }
 
 // Drop implements storage.Retention.

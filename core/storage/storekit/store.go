@@ -44,6 +44,9 @@ type Store struct {
 	touched []*queue
 	lastQ   *queue
 
+	// expiring is held by Expire, taken before write.
+	expiring sync.Mutex
+
 	// cut is held for reading while the backend is read, for writing while
 	// something that readers may look at is removed.
 	cut sync.RWMutex
@@ -89,7 +92,7 @@ func FromKV(p storage.Params, kv KV, opt Options) *Store {
 
 // Capabilities implements storage.Store: all facets.
 func (s *Store) Capabilities() storage.Capabilities {
-	return storage.Capabilities{RawLog: s, Retention: s, KeyIndex: s, Survives: s.opt.Survives}
+	return storage.Capabilities{RawLog: s, Retention: s, KeyIndex: s, Survives: s.opt.Survives, ExpiresBeside: true}
 }
 
 // Start implements plugin.Component.

@@ -34,7 +34,7 @@ func Store(tp trace.TracerProvider) storagemw.Middleware {
 		t := &spans{tracer: tracer, store: []trace.SpanStartOption{trace.WithAttributes(attribute.String("hardpoint.store", p.Name))}}
 		s := &store{Base: storagemw.Base{Store: next}, t: t}
 		c := next.Capabilities()
-		s.caps.Survives = c.Survives
+		s.caps.Survives, s.caps.ExpiresBeside = c.Survives, c.ExpiresBeside
 		if c.RawLog != nil {
 			s.caps.RawLog = &rawLog{c.RawLog, t}
 		}
