@@ -87,6 +87,25 @@ kill $! && wait $!
 `)
 }
 
+// TestNewReplicator makes a replicator and kills the process of the store that it writes
+// to: the replicator takes the next office over what comes back, and sends go on.
+func TestNewReplicator(t *testing.T) {
+	hosttest.Program(t, "pgrep", "which finds the process of the store")
+	runShell(t, t.TempDir(), `
+hardpoint plugin new replication copies --hardpoint "$SOURCES"
+cd copies
+go build -o bin/copies ./cmd/copies
+hardpoint standalone --config broker.yaml --storage pebble --storage-process &
+until hardpoint bench produce --namesrv 127.0.0.1:9876 --topic Copied --count 10 | grep '(10 messages'; do sleep 0.2; done
+for round in 1 2; do
+  kill -9 $(pgrep -P $! -f 'serve storage pebble')
+  until hardpoint bench produce --namesrv 127.0.0.1:9876 --topic Copied --count 10 | grep '(10 messages'; do sleep 0.2; done
+done
+hardpoint bench consume --namesrv 127.0.0.1:9876 --topic Copied --verify | grep -E '[3-9][0-9] messages'
+kill $! && wait $!
+`)
+}
+
 // TestNewPythonStore runs the suite on a store as `plugin new` makes it in Python,
 // which takes a minute.
 func TestNewPythonStore(t *testing.T) {
