@@ -28,6 +28,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 	"github.com/hardpointmq/hardpoint/internal/bench"
+	"github.com/hardpointmq/hardpoint/internal/hosttest"
 	"github.com/hardpointmq/hardpoint/internal/wiretest"
 	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
@@ -41,7 +42,10 @@ import (
 // TestMain puts this program into the PATH as hardpoint, for scripts and for
 // tests that start processes.
 func TestMain(m *testing.M) {
-	testscript.Main(leakless{m}, map[string]func(){"hardpoint": main, pickyProgram: picky, stubbornProgram: stubborn, lacksProgram: lacks, misfitProgram: misfit})
+	if err := hosttest.QuickEnds(); err != nil {
+		panic(err)
+	}
+	testscript.Main(leakless{m}, map[string]func(){"hardpoint": main, pickyProgram: picky, stubbornProgram: stubborn, lacksProgram: lacks, misfitProgram: misfit, mutingProgram: muting})
 }
 
 // misfitProgram serves a store without facets, and a replicator that needs one.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -37,7 +38,12 @@ type node struct {
 
 	reload   func() (*config.Loaded, error)
 	upgrades upgrades
+	stopping chan struct{} // closed when the stop begins; plugins are told
+	stopOnce sync.Once
 }
+
+// beginStop tells the plugins that the node stops.
+func (n *node) beginStop() { n.stopOnce.Do(func() { close(n.stopping) }) }
 
 func nodeCommand(p *program, mode config.Mode, short, long string) *cobra.Command {
 	c := &cobra.Command{
@@ -49,7 +55,7 @@ func nodeCommand(p *program, mode config.Mode, short, long string) *cobra.Comman
 			if err != nil {
 				return err
 			}
-			n := &node{Loaded: l, began: began, metrics: adminport.NewMetrics(), reload: reload, upgrades: upgrades{}}
+			n := &node{Loaded: l, began: began, metrics: adminport.NewMetrics(), reload: reload, upgrades: upgrades{}, stopping: make(chan struct{})}
 			setLevel(&n.level, l.Config.Node.LogLevel)
 			n.log = newLogger(p.stderr, &n.level, l.Config.Node.LogFormat)
 			n.warn()
@@ -71,6 +77,7 @@ func (n *node) serve(ctx context.Context, p *program) error {
 	}
 	ctx, stop := n.untilSignal(ctx)
 	defer stop()
+	defer context.AfterFunc(ctx, n.beginStop)()
 	defer n.onHangup(ctx, hangups)()
 	err = app.Run(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -245,5 +252,8 @@ func absolute(path string) string {
 	return path
 }
 
-// Shutdown implements plugin.Component.
-func (announcement) Shutdown(context.Context) error { return nil }
+// Shutdown implements plugin.Component. It is the first one, whatever the reason.
+func (a announcement) Shutdown(context.Context) error {
+	a.n.beginStop()
+	return nil
+}

@@ -88,16 +88,29 @@ type member struct {
 // join connects a member and waits until an allocator has given it so many queues.
 func join(t *testing.T, s *server, id string, queues int) *member {
 	t.Helper()
+	m := connect(t, s, id)
+	m.call(command.ReqHeartBeat, m.heartbeat())
+	m.await(queues)
+	return m
+}
+
+func connect(t *testing.T, s *server, id string) *member {
+	t.Helper()
 	conn, err := net.Dial("tcp", s.addr("broker"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	m := &member{t: t, conn: conn, id: id}
-	m.call(command.ReqHeartBeat, command.HeartbeatData{ClientID: id, ConsumerDataSet: []command.ConsumerData{{
+	return &member{t: t, conn: conn, id: id}
+}
+
+func (m *member) heartbeat() command.HeartbeatData {
+	return command.HeartbeatData{ClientID: m.id, ConsumerDataSet: []command.ConsumerData{{
 		GroupName: "G", ConsumeType: command.ConsumePassively, MessageModel: command.Clustering, ConsumeFromWhere: command.ConsumeFromLastOffset,
 		SubscriptionDataSet: []command.SubscriptionData{{Topic: "T", SubString: "*", SubVersion: 1}},
-	}}})
-	m.await(queues)
-	return m
+	}}}
+}
+
+func (m *member) query() command.QueryAssignmentBody {
+	return command.QueryAssignmentBody{ClientID: m.id, ConsumerGroup: "G", MessageModel: command.Clustering, StrategyName: "AVG", Topic: "T"}
 }
 
 // await asks for its queues until it has so many: an allocator that takes long is
@@ -106,14 +119,13 @@ func (m *member) await(queues int) {
 	m.t.Helper()
 	require.Eventually(m.t, func() bool {
 		var out command.QueryAssignmentResponse
-		require.NoError(m.t, command.DecodeBody(m.call(command.ReqQueryAssignment, command.QueryAssignmentBody{
-			ClientID: m.id, ConsumerGroup: "G", MessageModel: command.Clustering, StrategyName: "AVG", Topic: "T",
-		}), &out))
+		require.NoError(m.t, command.DecodeBody(m.call(command.ReqQueryAssignment, m.query()), &out))
 		return len(out.Assignments) == queues
 	}, patience, 10*time.Millisecond, "%s does not get %d queues", m.id, queues)
 }
 
-func (m *member) call(code int32, v any) []byte {
+// ask sends a request.
+func (m *member) ask(code int32, v any) {
 	m.t.Helper()
 	body, err := command.EncodeBody(v)
 	require.NoError(m.t, err)
@@ -122,10 +134,17 @@ func (m *member) call(code int32, v any) []byte {
 	require.NoError(m.t, m.conn.SetDeadline(time.Now().Add(patience)))
 	_, err = m.conn.Write(append(w.End(len(body)), body...))
 	require.NoError(m.t, err)
+}
+
+// call sends one and waits for the answer.
+func (m *member) call(code int32, v any) []byte {
+	m.t.Helper()
+	m.ask(code, v)
 	var in []byte
 	var frames []command.Frame
 	for {
 		var used int
+		var err error
 		frames, used, _, err = command.Split(in, frames[:0], command.Limits{})
 		require.NoError(m.t, err)
 		in = in[used:]

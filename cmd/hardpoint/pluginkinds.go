@@ -97,7 +97,7 @@ func outOfProcess(n *node) fx.Option {
 			return nil, fmt.Errorf("finding the program that serves plugins as a process: %w", err)
 		}
 		o := supervision(&n.Config)
-		o.Meter = n.metrics.Meter()
+		o.Meter, o.Stopping = n.metrics.Meter(), n.stopping
 		return withPrograms(withProcesses(p, &n.Config, self, o, n.upgrades.replacer), &n.Config, o, n.upgrades.replacer), nil
 	})
 }
@@ -107,7 +107,7 @@ func outOfProcess(n *node) fx.Option {
 func supervision(c *config.Config) external.Options {
 	p := &c.PluginProcesses
 	o := external.Options{
-		StartTimeout: p.StartTimeout, Health: p.HealthInterval, HealthLimit: p.HealthTimeout, CallTimeout: p.CallTimeout,
+		StartTimeout: p.StartTimeout, Health: p.HealthInterval, HealthLimit: p.HealthTimeout, CallTimeout: p.CallTimeout, StopTimeout: p.StopTimeout,
 		Backoff: external.Backoff{First: p.BackoffFirst, Most: p.BackoffMost},
 		Breaker: external.Breaker{Deaths: p.BreakerDeaths, Window: p.BreakerWindow, Open: p.BreakerOpen},
 	}
@@ -116,6 +116,9 @@ func supervision(c *config.Config) external.Options {
 	}
 	if o.CallTimeout == 0 {
 		o.CallTimeout = -1
+	}
+	if o.StopTimeout == 0 {
+		o.StopTimeout = -1
 	}
 	if o.Breaker.Deaths == 0 {
 		o.Breaker.Deaths = -1

@@ -258,7 +258,7 @@ func (b *Broker) start(ctx context.Context) error {
 		return errors.Join(err, b.k.Hooks.Stop(context.WithoutCancel(ctx)))
 	}
 	b.push(step{"allocators", 1, b.alloc.close})
-	b.push(step{"engine", 2, b.k.Hooks.Stop})
+	b.push(step{"engine", 2, b.stopEngine})
 	if err := b.k.Hooks.Start(ctx); err != nil {
 		return err
 	}
@@ -491,6 +491,26 @@ func (b *Broker) stopListeners(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// stopEngine stops it. What it keeps of clients, such as the progress of consumers since
+// it was last written down, cannot be written while the process of the store or of the
+// replicator is away: messages are delivered again then, none is lost.
+func (b *Broker) stopEngine(ctx context.Context) error {
+	err := b.k.Hooks.Stop(ctx)
+	var hooks interface{ Unwrap() []error }
+	if !errors.As(err, &hooks) {
+		return err
+	}
+	var left []error
+	for _, one := range hooks.Unwrap() {
+		if !errors.Is(one, plugin.ErrUnavailable) || errors.Is(one, storage.ErrFailed) {
+			left = append(left, one)
+			continue
+		}
+		b.p.Logger.Warn("the newest progress of consumers was not written at the stop, a plugin is away; no message is lost, some may be delivered again", "error", one)
+	}
+	return errors.Join(left...)
 }
 
 // Shutdown implements plugin.Component.

@@ -178,6 +178,7 @@ type PluginProcesses struct {
 	HealthInterval time.Duration `koanf:"pluginHealthInterval"` // 0: never
 	HealthTimeout  time.Duration `koanf:"pluginHealthTimeout"`
 	CallTimeout    time.Duration `koanf:"pluginCallTimeout"` // 0: for ever
+	StopTimeout    time.Duration `koanf:"pluginStopTimeout"` // 0: as at other times
 	BackoffFirst   time.Duration `koanf:"pluginBackoffFirst"`
 	BackoffMost    time.Duration `koanf:"pluginBackoffMost"`   // at least BackoffFirst
 	BreakerDeaths  int           `koanf:"pluginBreakerDeaths"` // 0: it never opens

@@ -60,6 +60,13 @@ func Refused(t testing.TB, format string, args ...any) {
 	t.Skip(why)
 }
 
+// QuickEnds has the processes that tests start end at once; TestMain calls it. Those
+// built with the race detector sleep for a second otherwise.
+func QuickEnds() error {
+	const race = "GORACE"
+	return os.Setenv(race, strings.TrimSpace(os.Getenv(race)+" atexit_sleep_ms=0"))
+}
+
 // Program is the path of a program that the test runs.
 func Program(t testing.TB, name, why string) string {
 	t.Helper()

@@ -30,6 +30,9 @@ type Pair struct {
 	failed atomic.Pointer[error]
 	once   sync.Once
 	limit  time.Duration // of calls
+	// stop is the limit when stopping is closed.
+	stop     time.Duration
+	stopping <-chan struct{}
 }
 
 // New serves the kinds until the test ends; then they are closed, and what they
@@ -72,6 +75,9 @@ type Launcher struct {
 	fail error
 	// Limit is that of calls over data sockets, of the Pairs to come; 0: none.
 	Limit time.Duration
+	// Stop is the limit when Stopping is closed, of the Pairs to come.
+	Stop     time.Duration
+	Stopping <-chan struct{}
 }
 
 // NewLauncher makes a Launcher of processes that serve what serve gives; they are
@@ -120,7 +126,7 @@ func (l *Launcher) Acquire(context.Context, *slog.Logger) (wire.Process, error) 
 	if err != nil {
 		return nil, err
 	}
-	p.limit = l.Limit
+	p.limit, p.stop, p.stopping = l.Limit, l.Stop, l.Stopping
 	l.all = append(l.all, p)
 	return p, nil
 }
@@ -157,6 +163,12 @@ func (p *Pair) Retired() <-chan struct{} { return nil }
 
 // CallTimeout implements wire.Process.
 func (p *Pair) CallTimeout() time.Duration { return p.limit }
+
+// Stopping implements wire.Process.
+func (p *Pair) Stopping() <-chan struct{} { return p.stopping }
+
+// StopTimeout implements wire.Process.
+func (p *Pair) StopTimeout() time.Duration { return p.stop }
 
 // Cause implements wire.Process.
 func (p *Pair) Cause() error {

@@ -81,6 +81,14 @@ type Options struct {
 	// of a store or transport is not bounded by it, nor is time that the host itself did
 	// not run.
 	CallTimeout time.Duration
+	// Stopping, when not nil, is closed when the host begins to stop. From then on no
+	// process is started, and one that does not answer is waited for no longer than
+	// StopTimeout: a health call, what it owes on a data socket, the call that ends its
+	// plugin. What does not survive its process is waited for as long as the caller of
+	// Shutdown says, as long as its process answers health calls.
+	Stopping <-chan struct{}
+	// StopTimeout 0: 5 s; negative: as long as at other times.
+	StopTimeout time.Duration
 	// Backoff and Breaker are about processes that die.
 	Backoff Backoff
 	Breaker Breaker

@@ -26,7 +26,7 @@ func TestChildren(t *testing.T) {
 			require.ErrorContains(t, s.Capabilities().Reopener.Gone(t.Context()), "signal: killed")
 		},
 		"its host kills it": func(t *testing.T, s storage.Store, pid int) {
-			require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+			hosttest.Stop(t, pid)
 			require.ErrorContains(t, s.Capabilities().Reopener.Gone(t.Context()), "by this host")
 		},
 	} {

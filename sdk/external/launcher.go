@@ -161,12 +161,17 @@ func (l *launcher) wait(ctx context.Context) error {
 			err = l.hist.refusal(l.name, l.cmd.Path, now)
 		}
 		l.mu.Unlock()
+		if l.stopping() {
+			err = fmt.Errorf("%w: plugin %q (%s) is not started, its host is stopping", plugin.ErrUnavailable, l.name, l.cmd.Path)
+		}
 		if err != nil || wait <= 0 {
 			return err
 		}
 		t := l.o.Clock.NewTimer(wait)
 		select {
 		case <-t.C():
+		case <-l.o.Stopping:
+			t.Stop()
 		case <-ctx.Done():
 			t.Stop()
 			return fmt.Errorf("%w: waiting for the next start of plugin %q: %w", plugin.ErrUnavailable, l.name, ctx.Err())
@@ -373,6 +378,12 @@ func (p *process) Cause() error {
 	return fmt.Errorf("%w: the process of plugin %q (%s, pid %s) %s", plugin.ErrUnavailable, p.l.name, p.cmd.Path, p.run.ID(), p.fate())
 }
 
+// Stopping implements wire.Process.
+func (p *process) Stopping() <-chan struct{} { return p.l.o.Stopping }
+
+// StopTimeout implements wire.Process.
+func (p *process) StopTimeout() time.Duration { return max(p.l.o.StopTimeout, 0) }
+
 // fate is what became of the process, without its name.
 func (p *process) fate() string {
 	p.l.mu.Lock()
@@ -453,10 +464,15 @@ const endTime = 12 * time.Second
 func (p *process) end() {
 	p.once.Do(func() {
 		p.l.mu.Lock()
-		p.ending = p.ending || p.run.alive()
+		// One that was killed because it hung has died, however soon it is given back.
+		p.ending = p.ending || p.hung == "" && p.run.alive()
 		p.l.mu.Unlock()
 		// One that hangs would never answer go-plugin.
-		t := time.AfterFunc(endTime, func() { _ = p.run.Kill(context.Background()) })
+		limit := endTime
+		if p.l.stopping() && p.l.o.StopTimeout > 0 {
+			limit = min(limit, p.l.o.StopTimeout)
+		}
+		t := time.AfterFunc(limit, func() { _ = p.run.Kill(context.Background()) })
 		defer t.Stop()
 		p.client.Kill()
 		_ = p.run.Kill(context.Background())

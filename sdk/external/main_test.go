@@ -19,6 +19,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagetest"
+	"github.com/hardpointmq/hardpoint/internal/hosttest"
 	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 	"github.com/hardpointmq/hardpoint/plugins/storage/pebble"
@@ -35,6 +36,9 @@ const (
 func TestMain(m *testing.M) {
 	switch role := os.Getenv(roleEnv); role {
 	case "":
+		if err := hosttest.QuickEnds(); err != nil {
+			panic(err)
+		}
 		goleak.VerifyTestMain(m)
 	case "serve":
 		serve.Main(plugins())

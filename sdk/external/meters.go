@@ -174,6 +174,7 @@ func (o Options) withDefaults() Options {
 	set(&o.Health, 5*time.Second)
 	set(&o.HealthLimit, 5*time.Second)
 	set(&o.CallTimeout, time.Minute)
+	set(&o.StopTimeout, 5*time.Second)
 	set(&o.Backoff.First, 100*time.Millisecond)
 	set(&o.Backoff.Most, 30*time.Second)
 	set(&o.Breaker.Window, time.Minute)

@@ -35,13 +35,15 @@ const patience = 30 * time.Second
 // TestConformance runs the suite against a real process. A store that stays open
 // keeps one process for all cases.
 func TestConformance(t *testing.T) {
+	var all sync.WaitGroup // beside each other: they wait for disks and processes
+	defer all.Wait()
 	for _, h := range []storagetest.Harness{
 		{Factory: external.Storage(memory.Name, command(t, "serve"), external.Options{}), Lacks: storagetest.Lacks{ProcessDeath: true, Reopen: true}},
 		{Factory: external.Storage(pebble.Name, command(t, "serve"), external.Options{}), Config: plugin.Raw(`{"cacheBytes": 1048576, "memTableBytes": 1048576}`)},
 	} {
 		h.Form = storagetest.Process
 		running(t, h.Factory, storage.Events{})
-		storagetest.Run(t, h) // not in a subtest: the matrix reads the names
+		all.Go(func() { storagetest.Run(t, h) }) // not in a subtest: the matrix reads the names
 	}
 	allocateConformance(t)
 	transportConformance(t)

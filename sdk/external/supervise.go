@@ -137,8 +137,32 @@ const (
 	ended           // the process has
 )
 
-// ping makes a health call and waits for the answer up to limit.
-func (p *process) ping(limit time.Duration) answer {
+// stopping reports whether the host is.
+func (l *launcher) stopping() bool {
+	select {
+	case <-l.o.Stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// asks tells how often a process is asked whether it is there, 0: never, and how long it
+// may take to answer. When hurry is closed both have to be asked for anew.
+func (l *launcher) asks() (every, limit time.Duration, hurry <-chan struct{}) {
+	o := &l.o
+	switch {
+	case !l.stopping():
+		return o.Health, o.HealthLimit, o.Stopping
+	case o.StopTimeout > 0: // a pause and two calls
+		return min(o.Health, o.StopTimeout/8), min(o.HealthLimit, o.StopTimeout*3/8), nil
+	}
+	return o.Health, o.HealthLimit, nil
+}
+
+// ping makes a health call and waits for the answer up to limit, or until hurry is
+// closed.
+func (p *process) ping(limit time.Duration, hurry <-chan struct{}) answer {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	clock := p.l.o.Clock
@@ -168,6 +192,10 @@ func (p *process) ping(limit time.Duration) answer {
 		cancel()
 		<-done
 		out = missed
+	case <-hurry:
+		cancel()
+		<-done
+		out = void
 	case <-p.run.exited:
 		cancel()
 		<-done
@@ -183,14 +211,19 @@ func (p *process) ping(limit time.Duration) answer {
 
 // watch kills the process when it does not answer, and notes its end.
 func (p *process) watch() {
-	for o := &p.l.o; o.Health > 0 && p.pause(o.Health); {
+	for o := &p.l.o; ; {
+		every, limit, hurry := p.l.asks()
+		if every <= 0 || !p.pause(every, hurry) {
+			break
+		}
 		adopt()
 		began := o.Clock.Now()
-		if p.ping(o.HealthLimit) != missed {
+		if p.ping(limit, hurry) != missed {
 			continue
 		}
 		p.log(slog.LevelWarn, "a plugin does not answer; it is asked once more before it is killed", "waited", o.Clock.Now().Sub(began))
-		if p.ping(o.HealthLimit) != missed {
+		_, limit, hurry = p.l.asks()
+		if p.ping(limit, hurry) != missed {
 			continue
 		}
 		p.l.mu.Lock()
@@ -207,12 +240,15 @@ func (p *process) watch() {
 	p.noteEnd()
 }
 
-// pause waits; it reports false when the process has ended.
-func (p *process) pause(d time.Duration) bool {
+// pause waits, until hurry is closed at most; it reports false when the process has
+// ended.
+func (p *process) pause(d time.Duration, hurry <-chan struct{}) bool {
 	t := p.l.o.Clock.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C():
+		return true
+	case <-hurry:
 		return true
 	case <-p.run.exited:
 		return false

@@ -40,6 +40,12 @@ type Process interface {
 	// CallTimeout is how long the process may owe an answer on a data socket without
 	// saying anything there; then its user gives it up ([Process.Fail]). 0: no limit.
 	CallTimeout() time.Duration
+	// Stopping is closed when the host has begun to stop, nil when it never says so.
+	// From then on no process is started, and one that owes an answer on a data socket,
+	// or to the call that shuts its instance down, for StopTimeout is given up. 0: then
+	// as before.
+	Stopping() <-chan struct{}
+	StopTimeout() time.Duration
 	// Fail ends a process that cannot be relied on any more, for all who use it;
 	// why becomes part of Cause. It does not wait. Nothing happens to one that is
 	// gone.

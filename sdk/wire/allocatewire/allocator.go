@@ -15,6 +15,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
 	"github.com/hardpointmq/hardpoint/sdk/wire/allocatewire/allocatepb"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/proxy"
 )
 
 // Contract is what a host of allocators expects of a process.
@@ -308,10 +309,11 @@ func (a *allocator) end(s *session) {
 	select {
 	case <-s.proc.Gone():
 	default:
-		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		ctx, cancel := context.WithTimeout(context.Background(), min(closeTime, proxy.LastTime(s.proc)))
 		defer cancel()
 		r, err := allocatepb.NewAllocateClient(s.proc.Conn()).Close(ctx, &allocatepb.CloseRequest{Instance: s.id})
-		if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
+		err = proxy.NotWaited(ctx, s.proc, a.settings.Logger, a.name, wire.FromRPC(ctx, err, r.GetFailure()))
+		if err != nil {
 			a.settings.Logger.Warn("an allocator did not close", "plugin", a.name, "error", err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -41,6 +42,7 @@ type replicator struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	over chan struct{} // closed when nobody supervises any more; nil before Start
+	last atomic.Pointer[session]
 
 	// roles makes calls of OnRole come one at a time.
 	roles sync.Mutex
@@ -219,6 +221,7 @@ func (r *replicator) supervise(s *session) {
 		wait, pause = pause, min(2*pause, lastPause)
 	}
 	for {
+		r.last.Store(s)
 		replaced := false
 		select {
 		case <-s.ended:
@@ -280,7 +283,7 @@ func (r *replicator) take(s *session) bool {
 // Unknown.
 func (r *replicator) leave(s *session) {
 	r.p.Logger.Info("the replication plugin is replaced; writes are refused until the next one has its office", "plugin", r.h.name)
-	ctx, cancel := context.WithTimeout(context.Background(), proxy.LastMoment)
+	ctx, cancel := context.WithTimeout(context.Background(), proxy.LastTime(s.proc))
 	defer cancel()
 	if err := s.shutdown(ctx); err != nil {
 		r.p.Logger.Warn("ending the office of a replication plugin that is replaced", "plugin", r.h.name, "error", err)
@@ -311,15 +314,17 @@ func (r *replicator) Shutdown(ctx context.Context) error {
 }
 
 func (r *replicator) shutdown(ctx context.Context) error {
-	call, done := proxy.WithLastMoment(ctx, r.p.Clock)
-	defer done()
 	r.stop()
 	r.mu.Lock()
 	s := r.cur
 	r.mu.Unlock()
 	var err error
 	if s != nil {
+		call, done := proxy.WithLastMoment(ctx, r.p.Clock, proxy.StopLimit(s.proc))
+		defer done()
 		err = s.shutdown(call)
+	} else if last := r.last.Load(); last != nil {
+		proxy.Away(last.proc, r.p.Logger, r.h.name, errors.New(r.Role().ReadOnly))
 	}
 	<-r.over
 	r.mu.Lock()
@@ -331,7 +336,7 @@ func (r *replicator) shutdown(ctx context.Context) error {
 // shutdown shuts the replicator down, if it was started, and ends the session.
 func (s *session) shutdown(ctx context.Context) (err error) {
 	if s.led.Load() {
-		err = s.call(ctx, kindShutdown, nil)
+		err = proxy.NotWaited(ctx, s.proc, s.r.p.Logger, s.r.h.name, s.call(ctx, kindShutdown, nil))
 		s.settled(ctx)
 		if errors.Is(err, plugin.ErrUnavailable) {
 			err = nil // it is gone; nothing of it is left to be shut down

@@ -151,7 +151,7 @@ func (s *session) serve() {
 		s.cut() // neither is of use without the other
 	})
 	s.tasks.Go(func() {
-		if why := data.Watch(s.r.p.Clock, s.proc.CallTimeout(), s.ctx.Done(), &s.quiet.line); why != nil {
+		if why := data.Watch(s.r.p.Clock, data.LimitsOf(s.proc), s.ctx.Done(), &s.quiet.line); why != nil {
 			s.quiet.why.Store(&why)
 			s.cut() // the reader ends the session
 		}

@@ -47,6 +47,8 @@ type mute struct{ wire.Process }
 func (m mute) Conn() grpc.ClientConnInterface { return m }
 func (mute) Gone() <-chan struct{}            { return nil }
 func (mute) CallTimeout() time.Duration       { return 0 }
+func (mute) Stopping() <-chan struct{}        { return nil }
+func (mute) StopTimeout() time.Duration       { return 0 }
 func (mute) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
 	return plugin.ErrUnavailable
 }

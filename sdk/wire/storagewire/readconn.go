@@ -358,8 +358,12 @@ func (c *session) reader() {
 	read := make(chan struct{})
 	defer close(read)
 	c.tasks.Go(func() { c.watch(read) })
+	limits := data.LimitsOf(c.proc)
+	if c.s.caps.Survives != storage.SurvivesProcessDeath {
+		limits.Stop = 0 // it has what was acknowledged
+	}
 	c.tasks.Go(func() {
-		if why := data.Watch(c.s.p.Clock, c.proc.CallTimeout(), read, &c.log.line, &c.read.line); why != nil {
+		if why := data.Watch(c.s.p.Clock, limits, read, &c.log.line, &c.read.line); why != nil {
 			_ = c.gone(why)
 		}
 	})

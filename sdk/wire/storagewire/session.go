@@ -109,7 +109,7 @@ func (c *session) shutdown(ctx context.Context) error {
 // drop ends a session that nobody uses.
 func (c *session) drop() {
 	if c.id != 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), proxy.LastMoment)
+		ctx, cancel := context.WithTimeout(context.Background(), proxy.LastTime(c.proc))
 		_ = c.shutdown(ctx) // so that the directory is not locked when the next one comes
 		cancel()
 	}

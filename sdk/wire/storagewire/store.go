@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -140,8 +141,6 @@ func (s *store) Shutdown(ctx context.Context) error {
 }
 
 func (s *store) shutdown(ctx context.Context) error {
-	call, done := proxy.WithLastMoment(ctx, s.p.Clock)
-	defer done()
 	s.stop()
 	s.tasks.Lock()
 	s.tasks.closed = true
@@ -149,9 +148,23 @@ func (s *store) shutdown(ctx context.Context) error {
 	s.tasks.Wait() // nobody opens the store again
 	s.away.change(func(*away) {})
 	c := s.cur.Load()
+	survives := s.caps.Survives == storage.SurvivesProcessDeath
+	most := time.Duration(0) // what was acknowledged may be in the process alone
+	if survives {
+		most = proxy.StopLimit(c.proc)
+	}
+	call, done := proxy.WithLastMoment(ctx, s.p.Clock, most)
+	defer done()
 	var err error
-	if c.cause.Load() == nil {
-		err = c.shutdown(call)
+	switch why := c.cause.Load(); {
+	case why == nil:
+		if err = c.shutdown(call); survives {
+			err = proxy.NotWaited(call, c.proc, s.p.Logger, s.h.name, err)
+		}
+	case survives:
+		proxy.Away(c.proc, s.p.Logger, s.h.name, *why)
+	case proxy.StopLimit(c.proc) > 0:
+		err = fmt.Errorf("what was acknowledged may be lost, it does not survive the process of the store: %w", *why)
 	}
 	c.disconnect()
 	s.wake()

@@ -83,7 +83,7 @@ func (t *remote) connect(ctx context.Context) (_ *link, err error) {
 	}
 	l.tasks.Go(l.watch)
 	l.tasks.Go(func() {
-		if why := data.Watch(t.set.Clock, l.proc.CallTimeout(), l.over, &l.out.line); why != nil {
+		if why := data.Watch(t.set.Clock, data.LimitsOf(l.proc), l.over, &l.out.line); why != nil {
 			l.fail(why)
 		}
 	})
@@ -93,7 +93,7 @@ func (t *remote) connect(ctx context.Context) (_ *link, err error) {
 // abandon gives back what a connect that failed took.
 func (l *link) abandon(ctx context.Context) {
 	if l.id != 0 {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), proxy.LastMoment)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), proxy.LastTime(l.proc))
 		defer cancel()
 		_, _ = l.call.Shutdown(ctx, &transportpb.ShutdownRequest{Instance: l.id})
 	}

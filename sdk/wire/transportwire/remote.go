@@ -100,14 +100,14 @@ func (t *remote) shutdown(ctx context.Context) error {
 // allow.
 func (t *remote) stop(ctx context.Context, l *link) error {
 	l.ending.Store(true)
-	call, done := proxy.WithLastMoment(ctx, t.set.Clock)
+	call, done := proxy.WithLastMoment(ctx, t.set.Clock, proxy.StopLimit(l.proc))
 	defer done()
 	var err error
 	select {
 	case <-l.over:
 	default:
 		r, rpc := l.call.Shutdown(call, &transportpb.ShutdownRequest{Instance: l.id, Mark: l.mark()})
-		err = wire.FromRPC(call, rpc, r.GetFailure())
+		err = proxy.NotWaited(call, l.proc, t.set.Logger, t.h.name, wire.FromRPC(call, rpc, r.GetFailure()))
 	}
 	l.cut()
 	l.join()
@@ -351,7 +351,7 @@ func (t *remote) replace(old *link) *link {
 	}
 	cancel()
 	drains.Wait()
-	ctx, cancel = context.WithTimeout(context.WithoutCancel(t.ctx), proxy.LastMoment)
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(t.ctx), proxy.LastTime(old.proc))
 	defer cancel()
 	if err := t.stop(ctx, old); err != nil {
 		t.set.Logger.Warn("the old process of a transport did not stop as it should", "plugin", t.h.name, "error", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
 )
 
 // ErrSilent: the other end owes an answer, and was silent for too long.
@@ -56,13 +57,50 @@ const looks = 8
 // machine that does other things, and no limit would ever be over.
 const leastStep = 5 * time.Millisecond
 
-// Watch returns when one of the lines owed something for as long as limit without
-// moving, with an error that matches ErrSilent; nil when until is closed first, at
-// once with no limit (0 or less). Time in which this process itself did not run,
+// Limits are how long a line may owe something.
+type Limits struct {
+	Call time.Duration // 0 or less: for ever
+	// Stop counts instead when it is shorter and Stopping is closed; 0: it does not.
+	Stop     time.Duration
+	Stopping <-chan struct{}
+}
+
+// LimitsOf are those of a process.
+func LimitsOf(p wire.Process) Limits { return Limits{p.CallTimeout(), p.StopTimeout(), p.Stopping()} }
+
+// Watch returns when one of the lines owed something for as long as the limits say
+// without moving, with an error that matches ErrSilent; nil when until is closed first,
+// at once when there never is a limit. Time in which this process itself did not run,
 // suspended or starved, is not counted.
-func Watch(clock plugin.Clock, limit time.Duration, until <-chan struct{}, lines ...*Line) error {
+func Watch(clock plugin.Clock, l Limits, until <-chan struct{}, lines ...*Line) error {
+	limit, because, hurry := l.Call, "pluginCallTimeout is the limit", l.Stopping
+	if l.Stop <= 0 {
+		hurry = nil
+	}
+	for {
+		if limit <= 0 && hurry != nil {
+			select {
+			case <-hurry:
+			case <-until:
+				return nil
+			}
+		} else if owed, over := watch(clock, limit, until, hurry, lines); over {
+			if owed == "" {
+				return nil
+			}
+			return fmt.Errorf("%w: it did not %s for %v, though it answers health calls; %s", ErrSilent, owed, limit, because)
+		}
+		hurry = nil
+		if limit <= 0 || l.Stop < limit {
+			limit, because = l.Stop, "the host is stopping, and pluginStopTimeout is the limit"
+		}
+	}
+}
+
+// watch is Watch with one limit; it is not over when hurry was closed.
+func watch(clock plugin.Clock, limit time.Duration, until, hurry <-chan struct{}, lines []*Line) (owed string, over bool) {
 	if limit <= 0 {
-		return nil
+		return "", true
 	}
 	step := max(limit/looks, leastStep)
 	quiet := make([]int, len(lines))   // looks in a row that found a debt and nothing new
@@ -73,7 +111,10 @@ func Watch(clock plugin.Clock, limit time.Duration, until <-chan struct{}, lines
 		case <-t.C():
 		case <-until:
 			t.Stop()
-			return nil
+			return "", true
+		case <-hurry:
+			t.Stop()
+			return "", false
 		}
 		now := clock.Now()
 		late := now.Sub(last) > 2*step
@@ -86,7 +127,7 @@ func Watch(clock plugin.Clock, limit time.Duration, until <-chan struct{}, lines
 			}
 			// What is owed at the first look may have been asked for just before it.
 			if quiet[i]++; quiet[i] > looks {
-				return fmt.Errorf("%w: it did not %s for %v, though it answers health calls; pluginCallTimeout is the limit", ErrSilent, owed, limit)
+				return owed, true
 			}
 		}
 	}

@@ -26,11 +26,18 @@ type watched struct {
 	owes  atomic.Bool
 	end   chan error
 	until chan struct{}
+
+	limits data.Limits
 }
 
 func watch(t *testing.T) *watched {
 	t.Helper()
-	w := &watched{Line: &data.Line{}, clock: wiretest.NewClock(step), end: make(chan error, 1), until: make(chan struct{})}
+	return watchUnder(t, data.Limits{Call: limit})
+}
+
+func watchUnder(t *testing.T, l data.Limits) *watched {
+	t.Helper()
+	w := &watched{Line: &data.Line{}, clock: wiretest.NewClock(step), end: make(chan error, 1), until: make(chan struct{}), limits: l}
 	w.owes.Store(true)
 	w.Owes = func() string {
 		if w.owes.Load() {
@@ -39,7 +46,7 @@ func watch(t *testing.T) *watched {
 		return ""
 	}
 	idle := &data.Line{Owes: func() string { return "" }}
-	go func() { w.end <- data.Watch(w.clock, limit, w.until, idle, w.Line) }()
+	go func() { w.end <- data.Watch(w.clock, w.limits, w.until, idle, w.Line) }()
 	return w
 }
 
@@ -68,8 +75,31 @@ func TestSilence(t *testing.T) {
 	require.ErrorIs(t, err, data.ErrSilent)
 	require.True(t, data.GivenUp(err))
 	require.ErrorContains(t, err, "it did not answer Append for 8s, though it answers health calls")
-	require.NoError(t, data.Watch(w.clock, 0, nil, w.Line), "no limit")
+	require.NoError(t, data.Watch(w.clock, data.Limits{Stop: limit}, nil, w.Line), "no limit")
 	require.False(t, data.GivenUp(errors.New("x")))
+}
+
+// TestSilenceAtStop: a host that stops does not wait for as long.
+func TestSilenceAtStop(t *testing.T) {
+	for name, call := range map[string]time.Duration{"shorter": 100 * limit, "no other": 0} {
+		t.Run(name, func(t *testing.T) {
+			stopping := make(chan struct{})
+			w := watchUnder(t, data.Limits{Call: call, Stop: limit, Stopping: stopping})
+			close(stopping)
+			require.ErrorContains(t, wiretest.Outcome(t, w.clock, w.end), "did not answer Append for 8s, though it answers health calls; the host is stopping, and pluginStopTimeout is the limit")
+		})
+	}
+	t.Run("longer", func(t *testing.T) {
+		stopping := make(chan struct{})
+		close(stopping)
+		w := watchUnder(t, data.Limits{Call: limit, Stop: 100 * limit, Stopping: stopping})
+		require.ErrorContains(t, wiretest.Outcome(t, w.clock, w.end), "for 8s, though it answers health calls; pluginCallTimeout")
+	})
+	t.Run("nobody stops", func(t *testing.T) {
+		w := watchUnder(t, data.Limits{Stop: limit, Stopping: make(chan struct{})})
+		close(w.until)
+		require.NoError(t, <-w.end)
+	})
 }
 
 // TestNoSilence: what is slow and goes on, what owes nothing, and what nobody could
@@ -112,7 +142,7 @@ func TestSilenceOfAMoment(t *testing.T) {
 	clock := wiretest.NewClock(late)
 	owing := &data.Line{Owes: func() string { return "answer Append" }}
 	end := make(chan error, 1)
-	go func() { end <- data.Watch(rounded{clock, late}, time.Millisecond, nil, owing) }()
+	go func() { end <- data.Watch(rounded{clock, late}, data.Limits{Call: time.Millisecond}, nil, owing) }()
 	require.ErrorIs(t, wiretest.Outcome(t, clock, end), data.ErrSilent)
 }
 

@@ -3,13 +3,16 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/sdk/wire"
 )
 
 // phase of a Life.
@@ -85,8 +88,17 @@ const LastMoment = 10 * time.Second
 // WithLastMoment gives a context that ends [LastMoment] after ctx does: with ctx itself
 // a process would never hear of a call that shuts something down, and would keep it
 // for as long as it likes. done releases it.
-func WithLastMoment(ctx context.Context, clock plugin.Clock) (call context.Context, done func()) {
+//
+// When most is not 0 it ends after that at the latest, whatever becomes of ctx.
+func WithLastMoment(ctx context.Context, clock plugin.Clock, most time.Duration) (call context.Context, done func()) {
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	if most > 0 {
+		go func() {
+			if Pause(call, clock, most, nil, nil) {
+				cancel()
+			}
+		}()
+	}
 	stop := context.AfterFunc(ctx, func() {
 		t := clock.NewTimer(LastMoment)
 		defer t.Stop()
@@ -99,6 +111,51 @@ func WithLastMoment(ctx context.Context, clock plugin.Clock) (call context.Conte
 	return call, func() {
 		stop()
 		cancel()
+	}
+}
+
+// StopLimit is how long the call that ends an instance may take because the host of its
+// process stops; 0: it does not, or takes the time.
+func StopLimit(p wire.Process) time.Duration {
+	select {
+	case <-p.Stopping():
+		return p.StopTimeout()
+	default:
+		return 0
+	}
+}
+
+// LastTime is what the process of an instance gets to end it beside all else: LastMoment,
+// or less when its host stops.
+func LastTime(p wire.Process) time.Duration {
+	if limit := StopLimit(p); limit > 0 {
+		return min(limit, LastMoment)
+	}
+	return LastMoment
+}
+
+// NotWaited is for the end of an instance that keeps nothing which was acknowledged, and
+// of which the call that ends it failed with err, when the host stops: one that did not
+// answer in time is killed, and one that is gone is what the host wants. Both are told
+// to the log, and are no error. Any other is returned.
+func NotWaited(call context.Context, p wire.Process, log *slog.Logger, what string, err error) error {
+	switch {
+	case err == nil || StopLimit(p) == 0:
+		return err
+	case call.Err() != nil || errors.Is(err, context.DeadlineExceeded): // gRPC is a moment early
+		p.Fail(fmt.Errorf("its host stops, and it did not shut down within %v; pluginStopTimeout is the limit", p.StopTimeout()))
+	case !errors.Is(err, plugin.ErrUnavailable):
+		return err
+	}
+	Away(p, log, what, p.Cause())
+	return nil
+}
+
+// Away tells the log, when the host stops, that a plugin could not be shut down, which
+// keeps nothing that was acknowledged.
+func Away(p wire.Process, log *slog.Logger, what string, why error) {
+	if StopLimit(p) > 0 {
+		log.Warn("a plugin was not waited for at the stop; nothing that was acknowledged is lost by that", "plugin", what, "error", why)
 	}
 }
 

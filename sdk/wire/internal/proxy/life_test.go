@@ -81,7 +81,7 @@ func (timer) Stop() bool                   { return true }
 func TestLastMoment(t *testing.T) {
 	c := newClock()
 	ctx, cancel := context.WithCancel(t.Context())
-	call, done := proxy.WithLastMoment(ctx, c)
+	call, done := proxy.WithLastMoment(ctx, c, 0)
 	defer done()
 	cancel()
 	require.Equal(t, proxy.LastMoment, <-c.asked)
@@ -89,7 +89,7 @@ func TestLastMoment(t *testing.T) {
 	c.fire <- time.Time{}
 	<-call.Done()
 
-	call, done = proxy.WithLastMoment(ctx, c)
+	call, done = proxy.WithLastMoment(ctx, c, 0)
 	require.Equal(t, proxy.LastMoment, <-c.asked)
 	done()
 	require.Error(t, call.Err())
