@@ -50,10 +50,17 @@ func (f *fences) get(group string, q message.Queue) (int64, bool) {
 	return 0, false
 }
 
+// fenced is get without the offset: those whom no reset concerns do not wait for each
+// other.
+func (f *fences) fenced(group string, q message.Queue) bool {
+	_, ok := f.get(group, q)
+	return ok
+}
+
 // meets tells the offset at which a consumer that asks for at has to go on, if it is
 // another one.
 func (f *fences) meets(group string, q message.Queue, at int64) (int64, bool) {
-	if f.n.Load() == 0 {
+	if !f.fenced(group, q) {
 		return 0, false
 	}
 	f.mu.Lock()
@@ -73,7 +80,7 @@ func (f *fences) meets(group string, q message.Queue, at int64) (int64, bool) {
 // keeps reports whether progress that a consumer reports does not count. A consumer
 // that was told and reports just that has obeyed.
 func (f *fences) keeps(group string, q message.Queue, offset int64) bool {
-	if f.n.Load() == 0 {
+	if !f.fenced(group, q) {
 		return false
 	}
 	f.mu.Lock()
