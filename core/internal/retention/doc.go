@@ -35,7 +35,7 @@
 // # Stores without the facet
 //
 // Their records stay. A floor for each queue, kept in the catalog, makes what is
-// older than fileReservedTime unreachable: [Floors].
+// older than fileReservedTime unreachable by queue.
 //
 // # Queues
 //

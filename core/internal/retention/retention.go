@@ -33,6 +33,8 @@ type Retention struct {
 	p     Params
 	facet storage.Retention // nil: not offered
 	seen  atomic.Pointer[seen]
+	// floored is the store without the facet; nil: it has it.
+	floored *floored
 
 	// What follows is of the goroutine, and of start before it.
 	disk     disk
@@ -65,6 +67,7 @@ type seen struct {
 // New makes the behaviour and registers it. The kernel has its store.
 func New(k *kernel.Kernel, p Params) *Retention {
 	r := &Retention{k: k, p: p, facet: k.Store.Capabilities().Retention, kick: make(chan struct{}, 1), hours: math.Inf(1)}
+	r.floored, _ = k.Store.(*floored)
 	r.base, r.cancel = context.WithCancel(context.Background())
 	r.expired.segments = k.Meter.Counter("retention_expired_segments_total", "Segments of the log that were deleted.")
 	r.expired.bytes = k.Meter.Counter("retention_expired_bytes_total", "Bytes of the segments that were deleted.")
@@ -112,6 +115,10 @@ func (r *Retention) start(context.Context) error {
 	for _, h := range r.holders {
 		r.drops = append(r.drops, r.k.Meter.Gauge("retention_held_segments", "Segments that could go but for who still needs them.",
 			func() float64 { return float64(h.held.Load()) }, plugin.Label{Name: "holder", Value: h.Name}))
+	}
+	if r.floored != nil {
+		kept := r.kept()
+		r.floored.floors.Store(&kept)
 	}
 	r.look() // whoever starts on a full disk takes no message
 	r.show(nil)
@@ -161,6 +168,14 @@ func (r *Retention) run(ctx context.Context) {
 		r.look()
 		if r.facet == nil {
 			r.show(nil)
+			if r.floored != nil {
+				if err := r.raise(ctx, all); err != nil {
+					r.failed(ctx, err)
+					return
+				}
+				r.fault = ""
+				r.demand.CompareAndSwap(demand, 0)
+			}
 			return
 		}
 		segs, err := r.facet.Segments(ctx)

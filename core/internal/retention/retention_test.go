@@ -581,6 +581,44 @@ func value(t *testing.T, reg *prometheus.Registry, name, holder string) float64 
 	return 0
 }
 
+// A store without the facet keeps its records; what is old cannot be reached, after a
+// restart either, and numbers go on.
+func TestFloors(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := start(t, enginetest.Options{Store: func(_ storage.Params, next storage.Store) storage.Store {
+			s := &read{storagemw.Base{Store: next}, next.Capabilities()}
+			s.caps.Retention = nil
+			return s
+		}}, nil)
+		for range 3 {
+			require.Zero(t, r.c.Send(enginetest.Message{Topic: "T", Body: "old"}).Code)
+			require.Zero(t, r.c.Send(enginetest.Message{Topic: "rare", Body: "x"}).Code)
+		}
+		pass(50 * time.Minute)
+		require.Zero(t, r.c.Send(enginetest.Message{Topic: "T", Body: "new"}).Code)
+		require.Zero(t, pull(r.c, "T", 0).Code)
+		pass(11 * time.Minute)
+		check := func(r *rig) {
+			got := pull(r.c, "T", 0)
+			require.Equal(t, command.RespPullOffsetMoved, got.Code)
+			require.Equal(t, int64(3), got.Int("nextBeginOffset"))
+			got = pull(r.c, "T", 3)
+			require.Equal(t, "new", string(got.Records()[0].Body))
+			require.Equal(t, int64(3), got.Int("minOffset"))
+			got = pull(r.c, "rare", 2)
+			require.Equal(t, command.RespPullOffsetMoved, got.Code)
+			require.Equal(t, int64(3), got.Int("nextBeginOffset"))
+			require.Equal(t, command.RespPullNotFound, pull(r.c, "rare", 3).Code)
+		}
+		check(r)
+		r = r.again(r.Kill(memfs.KeepNone))
+		check(r)
+		require.Equal(t, int64(3), r.c.Send(enginetest.Message{Topic: "rare", Body: "y"}).Int("queueOffset"))
+		require.Zero(t, r.first(), "nothing is deleted")
+		require.False(t, r.HasLog("level=ERROR"), r.Log)
+	})
+}
+
 // Calls that change the log never overlap, whoever makes them.
 func TestTurn(t *testing.T) {
 	var inside atomic.Int32

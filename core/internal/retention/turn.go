@@ -14,11 +14,12 @@ var _ storagemw.Middleware = Turn
 // Turn makes calls that change the log come one at a time, as the contract wants
 // it: the replicator appends and publishes, and retention expires (where the store
 // does not order that itself). It costs a lock
-// that nobody else wants for each batch. A store without the facet is left alone.
+// that nobody else wants for each batch. A store without the facet gets floors
+// instead.
 func Turn(_ storage.Params, next storage.Store) storage.Store {
 	c := next.Capabilities()
 	if c.Retention == nil {
-		return next
+		return &floored{Base: storagemw.Base{Store: next}, caps: c}
 	}
 	t := &turn{Base: storagemw.Base{Store: next}, caps: c}
 	t.caps.Retention = &turnRetention{c.Retention, t}
