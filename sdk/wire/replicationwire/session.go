@@ -99,14 +99,14 @@ func (r *replicator) connect(ctx context.Context) (_ *session, err error) {
 	if s.proc, err = r.h.launcher.Acquire(ctx, r.p.Logger); err != nil {
 		return nil, err
 	}
-	s.conns, err = data.Connect(ctx, fmt.Sprintf("replication plugin %q", r.h.name), roles, func(dir string) (string, []byte, error) {
+	s.conns, err = data.Connect(ctx, fmt.Sprintf("replication plugin %q", r.h.name), func(dir string) (data.Offer, error) {
 		a, err := replicationpb.NewReplicationClient(s.proc.Conn()).Open(ctx, &replicationpb.OpenRequest{
 			Plugin: r.h.name, Config: r.raw, Params: toParams(&r.p), SocketDir: dir,
 		})
 		if err = wire.FromRPC(ctx, err, a.GetFailure()); err != nil {
-			return "", nil, err
+			return data.Offer{}, err
 		}
-		return a.GetSocket(), a.GetNonce(), proxy.Agree(wire.Replication, r.h.name, r.facets, a.GetFacets())
+		return data.Offer{Path: a.GetSocket(), Nonce: a.GetNonce(), Roles: roles}, proxy.Agree(wire.Replication, r.h.name, r.facets, a.GetFacets())
 	})
 	if err != nil {
 		s.proc.Release(false)

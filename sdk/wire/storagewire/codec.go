@@ -26,17 +26,27 @@ func putReadRequest(b []byte, r *storage.ReadRequest) []byte {
 	return b
 }
 
-func readReadRequest(body []byte) (r storage.ReadRequest, err error) {
+// readReadRequest uses the memory of the request that was in r before.
+func readReadRequest(body []byte, r *storage.ReadRequest) error {
 	d := data.Decoder{B: body}
-	r.Queue = message.Queue{Topic: string(d.Bytes()), ID: d.Int32()}
+	r.Queue = message.Queue{Topic: sameString(d.Bytes(), r.Queue.Topic), ID: d.Int32()}
 	r.Offset = d.Int()
 	r.Hot = storage.Limit{Count: d.Int32(), Bytes: d.Int32()}
 	r.Cold = storage.Limit{Count: d.Int32(), Bytes: d.Int32()}
 	r.Scan = d.Int32()
+	r.Tags = r.Tags[:0]
 	for range d.Count(1) {
 		r.Tags = append(r.Tags, d.Int())
 	}
-	return r, d.Done("Read")
+	return d.Done("Read")
+}
+
+// sameString is b; s when that is equal.
+func sameString(b []byte, s string) string {
+	if string(b) == s {
+		return s
+	}
+	return string(b)
 }
 
 func putPositions(b []byte, at []message.Position) []byte {
@@ -47,7 +57,8 @@ func putPositions(b []byte, at []message.Position) []byte {
 	return b
 }
 
-func readPositions(body []byte) (at []message.Position, err error) {
+// readPositions appends to at.
+func readPositions(body []byte, at []message.Position) ([]message.Position, error) {
 	d := data.Decoder{B: body}
 	for range d.Count(1) {
 		at = append(at, message.Position(d.Int()))
@@ -96,11 +107,17 @@ func putQueries(b []byte, q []storage.OffsetQuery) []byte {
 	return b
 }
 
-func readQueries(body []byte) (q []storage.OffsetQuery, err error) {
+// readQueries appends to q, whose memory it uses.
+func readQueries(body []byte, q []storage.OffsetQuery) ([]storage.OffsetQuery, error) {
 	d := data.Decoder{B: body}
-	for range d.Count(4) {
+	topic := ""
+	for i := range d.Count(4) {
+		if i < cap(q) {
+			topic = q[:i+1][i].Queue.Topic
+		}
+		topic = sameString(d.Bytes(), topic)
 		q = append(q, storage.OffsetQuery{
-			Queue: message.Queue{Topic: string(d.Bytes()), ID: d.Int32()},
+			Queue: message.Queue{Topic: topic, ID: d.Int32()},
 			Kind:  storage.OffsetKind(min(d.Uint(), math.MaxUint8)), Time: d.Int(),
 		})
 	}

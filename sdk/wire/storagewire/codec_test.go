@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,19 +31,22 @@ func TestAnswersCross(t *testing.T) {
 		Queue: message.Queue{Topic: "T", ID: 4}, Offset: 7, Hot: storage.Limit{Count: 1, Bytes: 2}, Cold: storage.Limit{Count: 3, Bytes: 4},
 		Scan: 5, Tags: []int64{-1, 0, math.MaxInt64},
 	}
-	rr, err := readReadRequest(putReadRequest(nil, &r))
-	require.NoError(t, err)
-	require.Equal(t, r, rr)
+	for _, rr := range []storage.ReadRequest{{}, {Queue: message.Queue{Topic: "U"}, Tags: []int64{7}}, r} {
+		require.NoError(t, readReadRequest(putReadRequest(nil, &r), &rr))
+		require.Equal(t, r, rr)
+	}
 
 	at := []message.Position{-1, 0, math.MaxInt64}
-	gotAt, err := readPositions(putPositions(nil, at))
+	gotAt, err := readPositions(putPositions(nil, at), nil)
 	require.NoError(t, err)
 	require.Equal(t, at, gotAt)
 
 	q := []storage.OffsetQuery{{Queue: message.Queue{Topic: "T"}, Kind: storage.LastAt, Time: -5}, {Queue: message.Queue{Topic: "U", ID: 2}}}
-	gotQ, err := readQueries(putQueries(nil, q))
-	require.NoError(t, err)
-	require.Equal(t, q, gotQ)
+	for _, before := range [][]storage.OffsetQuery{nil, {{Queue: message.Queue{Topic: "U"}}}, slices.Clone(q)} {
+		gotQ, err := readQueries(putQueries(nil, q), before[:0])
+		require.NoError(t, err)
+		require.Equal(t, q, gotQ)
+	}
 
 	a := storage.OffsetAnswers{Published: 9, Answers: []storage.OffsetAnswer{{Queue: q[0].Queue, Known: true, Min: 1, Max: 2, Offset: 2}, {Queue: q[1].Queue}}}
 	for _, named := range []bool{true, false} {
@@ -93,15 +97,15 @@ func decodeAll(t *testing.T, k data.Kind, body []byte) {
 			require.Equal(t, b, again)
 		}
 	case kindRead:
-		if r, err := readReadRequest(body); err == nil {
-			again, err := readReadRequest(putReadRequest(nil, &r))
-			require.NoError(t, err)
+		var r, again storage.ReadRequest
+		if readReadRequest(body, &r) == nil {
+			require.NoError(t, readReadRequest(putReadRequest(nil, &r), &again))
 			require.Equal(t, r, again)
 		}
 	case kindGet:
-		_, _ = readPositions(body)
+		_, _ = readPositions(body, nil)
 	case kindOffsets:
-		_, _ = readQueries(body)
+		_, _ = readQueries(body, nil)
 		_ = readAnswers(body, nil, &storage.OffsetAnswers{})
 	case kindReset:
 		d := data.Decoder{B: body}

@@ -24,8 +24,9 @@ import (
 // said is a connection whose other end has said all that it is going to say.
 type said struct{ *bytes.Reader }
 
-func (said) Write(b []byte) (int, error) { return len(b), nil }
-func (said) Close() error                { return nil }
+func (said) Write(b []byte) (int, error)     { return len(b), nil }
+func (said) Close() error                    { return nil }
+func (said) SetReadDeadline(time.Time) error { return nil }
 
 // deaf has all facets and does nothing.
 type deaf struct{ storagetest.Nop }
@@ -64,7 +65,7 @@ func frame(k data.Kind, id uint64, body []byte) []byte {
 	return b
 }
 
-// FuzzPluginSide lets a plugin serve whatever comes over its two connections: it
+// FuzzPluginSide lets a plugin serve whatever comes over its connections: it
 // ends each with an error or the end, and never in another way.
 func FuzzPluginSide(f *testing.F) {
 	var w data.TopicWriter
@@ -76,13 +77,14 @@ func FuzzPluginSide(f *testing.F) {
 	f.Add(frame(kindReadLog, 1, data.PutInt(data.PutInt(nil, message.Position(1)), int64(1<<40))))
 	f.Add(append(frame(kindTruncate, 1, data.PutInt(nil, message.Position(0))), frame(kindExpire, 2, data.PutInt(nil, message.Position(5)))...))
 	f.Add(frame(kindOffsets, 1, putQueries(nil, []storage.OffsetQuery{{Queue: message.Queue{Topic: "T"}}})))
+	f.Add(frame(kindSync, 1, data.PutInt(nil, message.Position(1))))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		for _, serve := range []func(*instance) error{(*instance).serveLog, (*instance).serveRead} {
+		for _, serve := range []func(*instance) error{(*instance).serveLog, (*instance).serveRead, serveLane} {
 			i := newInstance()
 			i.store = deaf{}
 			i.caps = i.store.Capabilities()
 			c := said{bytes.NewReader(in)}
-			i.log.Conn, i.read.Conn = c, c
+			i.log.Conn, i.read.Conn, i.lanes = c, c, []*lane{newLane(i, c)}
 			require.Error(t, serve(i))
 			i.cancel()
 			i.tasks.Wait()
@@ -90,7 +92,9 @@ func FuzzPluginSide(f *testing.F) {
 	})
 }
 
-// FuzzHostSide lets a host read whatever comes over its two connections: calls end,
+func serveLane(i *instance) error { return i.lanes[0].serve() }
+
+// FuzzHostSide lets a host read whatever comes over its connections: calls end,
 // and the session is over when the other end does not speak the protocol.
 func FuzzHostSide(f *testing.F) {
 	ok := putOutcome(nil, &outcome{marks: marks{version: 1, tail: 100}})
@@ -102,6 +106,7 @@ func FuzzHostSide(f *testing.F) {
 	f.Add(frame(kindDone, 1, putAnswers(nil, true, &storage.OffsetAnswers{Answers: []storage.OffsetAnswer{{Known: true}}})))
 	f.Add(frame(kindFailed, 1, nil))
 	f.Add(frame(kindDone, 1, putOutcome(nil, &outcome{own: 9, upTo: 5})))
+	f.Add(append(frame(kindDone, 1, ok), frame(kindDone, 2, ok)...))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		begin := func() (*store, *session) {
 			s := newStore(&host{name: "fuzzed"}, storage.Params{Settings: plugin.Settings{}.WithDefaults(), Publish: storage.Explicit}, nil, &storagepb.Capabilities{})
@@ -146,6 +151,11 @@ func FuzzHostSide(f *testing.F) {
 			s.wake()
 			c.tasks.Wait()
 			require.ErrorIs(t, *c.cause.Load(), plugin.ErrUnavailable)
+
+			s, c = begin() // the answer comes over a call connection
+			c.read.own.add(&c.read, said{bytes.NewReader(in)}, &c.tasks)
+			require.NotErrorIs(t, call(s), storage.ErrNotRunning)
+			c.disconnect()
 		}
 	})
 }

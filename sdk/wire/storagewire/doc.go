@@ -3,22 +3,28 @@
 // half, [NewServer] the plugin's. What a store is, how it is configured and what
 // it answers does not change with the form.
 //
-// # Three connections
+// # Connections
 //
 // gRPC carries control: Describe, Open, Start, Shutdown, State, Segments, Find
 // (package storagepb). Everything that holds payload, changes the log or comes
-// once per request of a client goes over two data sockets per instance, raw
+// once per request of a client goes over a few data sockets per instance, raw
 // frames on Unix sockets, because gRPC alone costs more than the store itself.
 // The host makes a directory with mode 0700 for them, Open answers with the
-// socket's path and a nonce, the host connects twice and removes the directory
-// again: nothing is left behind whoever is killed.
+// socket's path and a nonce, the host connects as often as there are connections
+// and removes the directory again: nothing is left behind whoever is killed.
 //
 //   - The log connection ('L') carries what changes the log, one call at a time,
 //     as the contract has it: Append, Publish, Truncate, Reset, Expire, Drop. At
 //     both ends the calling goroutine itself reads and writes.
-//   - The read connection ('R') carries all else, many calls at once: Read, Get,
-//     ReadLog, Offsets, Sync; cancellations of either connection; events that
-//     belong to no call.
+//   - Call connections ('C') carry Read, Get, ReadLog, Offsets and Sync, one call at
+//     a time and nothing else, in the same way: no goroutine is woken but the two
+//     that talk, which is most of what a call costs. The host says in Open how many
+//     it wants, the plugin how many of them it takes; one that was built before
+//     there were any takes none.
+//   - The read connection ('R') carries the same calls, many at once, when no call
+//     connection is free; cancellations of calls on any connection (their head has
+//     the connection in place of the time: 0 for this one, 1 for the log connection,
+//     2 for the first call connection); events that belong to no call.
 //
 // A connection begins with the 32 bytes of the nonce and the role. A frame has a
 // head of 24 bytes, little endian: uint32 length of the body, uint8 kind, 3
@@ -40,7 +46,9 @@
 // # Events
 //
 // Events are one ordered stream: each has a number, and the host delivers them
-// by it, whichever connection brought them. Those that belong to a call have
+// by it, whichever connection brought them: those of the read connection by one
+// goroutine. 65,536 of them, or 256 MiB, may wait for it; a process that sends more
+// is given up. Those that belong to a call have
 // returned at the host when the call returns there. Publishing what came through
 // the log connection needs no units on the wire: the answer says how far, the
 // host has them. What was in the log before (after Start with Explicit) is sent

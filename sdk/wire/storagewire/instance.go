@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -15,12 +16,16 @@ import (
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
-// roles are those of the data connections: log and read.
-const roles = "LR"
+// rolesOf are those of the data connections: log, read, and call connections.
+func rolesOf(calls uint32) string { return "LR" + strings.Repeat("C", int(calls)) }
 
-// instance is one store with its two connections: calls that change the log come
-// over one and are done in order by its reader; all others come over the other
-// and each gets a goroutine.
+// mostCallConnections bounds what a host may ask for.
+const mostCallConnections = 64
+
+// instance is one store with its connections: calls that change the log come
+// over one and are done in order by its reader. All others come over call
+// connections, whose readers do them one at a time, or over the read connection,
+// where each gets a goroutine.
 type instance struct {
 	store  storage.Store
 	caps   storage.Capabilities
@@ -30,11 +35,12 @@ type instance struct {
 	ctx    context.Context // ends with the instance
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
-	ready  chan struct{} // both connections are there
+	ready  chan struct{} // the connections are there
 	// attached: the stream Data is there.
 	attached bool
 	log      data.Sender
 	read     data.Sender
+	lanes    []*lane
 
 	version struct {
 		sync.Mutex
@@ -59,31 +65,41 @@ func newInstance() *instance {
 	return i
 }
 
-// accept takes the two connections and serves them.
-func (i *instance) accept() {
-	conns, err := i.ln.Accept(i.ctx, i.logger, roles)
+// accept takes the connections and serves them; calls is how many are for calls.
+func (i *instance) accept(calls uint32) {
+	conns, err := i.ln.Accept(i.ctx, i.logger, rolesOf(calls))
 	if err != nil {
 		i.cancel()
 		return
 	}
+	for _, c := range conns[2:] {
+		i.lanes = append(i.lanes, newLane(i, c))
+	}
 	i.connect(conns[0], conns[1])
 }
 
-// connect serves the two connections until the instance ends.
+// connect serves the connections until the instance ends.
 func (i *instance) connect(log, read io.ReadWriteCloser) {
 	i.log.Conn, i.read.Conn = log, read
-	for _, c := range []io.Closer{log, read} {
+	all := []io.Closer{log, read}
+	for _, l := range i.lanes {
+		all = append(all, l.to.Conn)
+	}
+	for _, c := range all { // each by itself: closing the stream's waits
 		i.tasks.Go(func() {
 			<-i.ctx.Done()
 			_ = c.Close()
 		})
 	}
 	close(i.ready)
+	for _, l := range i.lanes {
+		i.tasks.Go(func() { i.serve("call", l.serve) })
+	}
 	i.tasks.Go(func() { i.serve("log", i.serveLog) })
 	i.tasks.Go(func() { i.serve("read", i.serveRead) })
 }
 
-// serve runs a reader. When it ends, so do both connections: the host must not
+// serve runs a reader. When it ends, so do all connections: the host must not
 // wait for an answer that never comes.
 func (i *instance) serve(what string, loop func() error) {
 	defer i.cancel()
@@ -155,14 +171,20 @@ func (i *instance) context(h *data.Head, onLog bool) (_ context.Context, done fu
 	}
 }
 
-// cancelCall ends the context of a call. One on the log connection may not have
+// cancelCall ends the context of a call. One on another connection may not have
 // arrived yet.
 func (i *instance) cancelCall(h *data.Head) {
+	if n := h.Timeout - cancelCalls; n >= 0 {
+		if n < int64(len(i.lanes)) {
+			i.lanes[n].cancelCall(h.ID)
+		}
+		return
+	}
 	i.calls.Lock()
 	defer i.calls.Unlock()
 	if cancel := i.calls.cancels[h.ID]; cancel != nil {
 		cancel()
-	} else if h.Timeout > 0 { // marks the log connection
+	} else if h.Timeout == cancelLog {
 		i.calls.early = h.ID
 	}
 }
@@ -282,127 +304,4 @@ func (i *instance) change(h *data.Head, body []byte) (failed, err error) {
 		return nil, fmt.Errorf("%w: kind %d on the log connection", data.ErrFrame, h.Kind)
 	}
 	return storage.ErrUnsupported, nil
-}
-
-// serveRead does all other calls, several at once.
-func (i *instance) serveRead() error {
-	r := io.Reader(i.read.Conn)
-	if i.line != nil {
-		r = i.line.Hear(r)
-	}
-	in := data.NewReader(r, kindEvent)
-	for {
-		h, body, err := in.Next()
-		if err != nil {
-			return err
-		}
-		var do func(context.Context, data.Head)
-		switch h.Kind {
-		case kindCancel:
-			i.cancelCall(&h)
-			continue
-		case kindRead:
-			var r storage.ReadRequest
-			r, err = readReadRequest(body)
-			do = func(ctx context.Context, h data.Head) {
-				i.chunk(h, r.Queue.Topic, func(c *storage.Chunk) error { return i.store.Read(ctx, r, c) })
-			}
-		case kindGet:
-			var at []message.Position
-			at, err = readPositions(body)
-			do = func(ctx context.Context, h data.Head) {
-				i.chunk(h, "", func(c *storage.Chunk) error { return i.store.Get(ctx, at, c) })
-			}
-		case kindReadLog:
-			d := data.Decoder{B: body}
-			from, most := message.Position(d.Int()), d.Int()
-			err = d.Done("ReadLog")
-			do = func(ctx context.Context, h data.Head) {
-				i.chunk(h, "", func(c *storage.Chunk) error {
-					if i.caps.RawLog == nil {
-						return storage.ErrUnsupported
-					}
-					return i.caps.RawLog.ReadLog(ctx, from, int(min(most, data.MaxFrame/2)), c)
-				})
-			}
-		case kindOffsets:
-			var q []storage.OffsetQuery
-			q, err = readQueries(body)
-			do = func(ctx context.Context, h data.Head) { i.offsets(ctx, h, q) }
-		case kindSync:
-			d := data.Decoder{B: body}
-			end := message.Position(d.Int())
-			err = d.Done("Sync")
-			do = func(ctx context.Context, h data.Head) { i.sync(ctx, h, end) }
-		default:
-			err = fmt.Errorf("%w: kind %d on the read connection", data.ErrFrame, h.Kind)
-		}
-		if err != nil {
-			return err
-		}
-		ctx, done := i.context(&h, false)
-		i.busy.Add(1)
-		i.tasks.Go(func() {
-			defer i.busy.Add(-1)
-			defer done()
-			do(ctx, h)
-		})
-	}
-}
-
-var chunks = sync.Pool{New: func() any { return new(storage.Chunk) }}
-
-// chunk answers with records; the store's own memory is what is written.
-func (i *instance) chunk(h data.Head, topic string, fill func(*storage.Chunk) error) {
-	c := chunks.Get().(*storage.Chunk)
-	defer func() {
-		c.Reset()
-		chunks.Put(c)
-	}()
-	if err := fill(c); err != nil {
-		i.failed(h, err)
-		return
-	}
-	total := 0
-	for _, f := range c.Frags {
-		total += len(f)
-	}
-	out := data.TakeBuffer()
-	defer data.GiveBuffer(out)
-	*out = putChunk(data.Begin((*out)[:0]), topic, c)
-	if len(*out)+total > data.MaxFrame {
-		i.failed(h, fmt.Errorf("%w: an answer of %d bytes, at most %d cross to the host; ask for less", storage.ErrUnsupported, total, data.MaxFrame))
-		return
-	}
-	data.Finish(*out, 0, kindDone, h.ID, 0, total)
-	_ = i.read.Send(*out, c.Frags...) // a broken connection ends the reader, too
-}
-
-func (i *instance) failed(h data.Head, err error) {
-	out := data.PutFailure(data.Begin(nil), err)
-	data.Finish(out, 0, kindFailed, h.ID, 0, 0)
-	_ = i.read.Send(out)
-}
-
-func (i *instance) offsets(ctx context.Context, h data.Head, q []storage.OffsetQuery) {
-	var a storage.OffsetAnswers
-	if err := i.store.Offsets(ctx, q, &a); err != nil {
-		i.failed(h, err)
-		return
-	}
-	out := data.TakeBuffer()
-	defer data.GiveBuffer(out)
-	*out = putAnswers(data.Begin((*out)[:0]), len(q) == 0, &a)
-	data.Finish(*out, 0, kindDone, h.ID, 0, 0)
-	_ = i.read.Send(*out)
-}
-
-func (i *instance) sync(ctx context.Context, h data.Head, end message.Position) {
-	o := outcome{err: i.store.Sync(ctx, end)}
-	o.marks = i.marks()
-	out := data.TakeBuffer()
-	defer data.GiveBuffer(out)
-	*out = putOutcome(data.Begin((*out)[:0]), &o)
-	data.Finish(*out, 0, kindDone, h.ID, 0, 0)
-	_ = i.read.Send(*out)
 }

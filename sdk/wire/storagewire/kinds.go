@@ -15,10 +15,17 @@ const (
 	kindGet
 	kindReadLog
 	kindOffsets
-	kindCancel // of the request with the same id; on the read connection
+	kindCancel // of the request with the same id, on the connection that the time names; on the read connection
 	kindDone   // answer without an error
 	kindFailed // answer: a Failure
 	kindEvent
+)
+
+// Where the call is that a kindCancel is about: its head has it in place of the time.
+const (
+	cancelRead  = 0
+	cancelLog   = 1
+	cancelCalls = 2 // the first call connection, and so on
 )
 
 // due says what the plugin owes that has a call of the kind k; 0: nothing.

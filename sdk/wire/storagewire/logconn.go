@@ -213,7 +213,7 @@ func (c *session) change(ctx context.Context, k data.Kind, must promise) error {
 	}
 	id := c.read.last.Add(1)
 	if ctx.Done() != nil && k != kindPublish { // which waits for nobody
-		stop := context.AfterFunc(ctx, func() { c.read.cancel(id, 1) })
+		stop := context.AfterFunc(ctx, func() { c.read.cancel(id, cancelLog) })
 		defer stop()
 	}
 	return wire.OfCall(ctx, c.exchange(k, id, left, nil, &must))

@@ -22,6 +22,8 @@ import (
 type readConn struct {
 	send data.Sender
 	last atomic.Uint64 // id of a call
+	// own are the call connections, which calls take as long as there are free ones.
+	own callConns
 	// fault ends the connection; it gives what calls fail with.
 	fault func(why error) error
 	// lost is why nothing counts any more that the other end says; nil: it counts.
@@ -55,8 +57,11 @@ type call struct {
 	done chan struct{}
 	kind data.Kind
 	body *[]byte
+	from int // where the answer begins in it
 	err  error
 }
+
+func (c *call) answer() []byte { return (*c.body)[c.from:] }
 
 var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
@@ -65,7 +70,7 @@ func (c *call) release() {
 	if c.body != nil {
 		data.GiveBuffer(c.body)
 	}
-	c.body, c.err = nil, nil
+	c.body, c.from, c.err = nil, 0, nil
 	calls.Put(c)
 }
 
@@ -87,6 +92,13 @@ func (r *readConn) abandon(id uint64) bool {
 	return true
 }
 
+// leave notes a call that was given up.
+func (r *readConn) leave(k data.Kind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left = k
+}
+
 // owes is what data.Line asks. One that was abandoned counts once: what is
 // cancelled needs an answer, too, but an end that gives none is only tolerated.
 func (r *readConn) owes() string {
@@ -97,6 +109,11 @@ func (r *readConn) owes() string {
 	for id, a := range r.wait {
 		if id < first {
 			k, first = a.kind, id
+		}
+	}
+	for _, p := range r.own.all {
+		if id := p.id.Load(); id != 0 && id < first {
+			k, first = data.Kind(p.kind.Load()), id
 		}
 	}
 	return due(k)
@@ -126,37 +143,19 @@ func (r *readConn) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, er
 	if err != nil {
 		return nil, err
 	}
-	id, a := r.last.Add(1), calls.Get().(*call)
+	id := r.last.Add(1)
 	data.Finish(*out, 0, k, id, left, 0)
-	r.mu.Lock()
-	if err := r.over; err != nil {
-		r.mu.Unlock()
-		a.release()
-		return nil, err
+	var a *call
+	if p := r.own.take(); p != nil {
+		a, err = p.ask(ctx, r, k, id, *out)
+	} else {
+		a, err = r.share(ctx, k, id, *out)
 	}
-	a.kind = k
-	r.wait[id] = a
-	r.mu.Unlock()
-	if err := r.send.Send(*out); err != nil {
-		_ = r.fault(err) // serve ends all calls
-	}
-	select {
-	case <-a.done:
-	case <-ctx.Done():
-		if r.abandon(id) {
-			a.release()
-			r.cancel(id, 0)
-			return nil, ctx.Err()
-		}
-		<-a.done // the answer is on its way into a
-	}
-	if a.err != nil {
-		err := a.err
-		a.release()
+	if err != nil {
 		return nil, err
 	}
 	if a.kind == kindFailed {
-		err, bad := data.ReadFailure(*a.body)
+		err, bad := data.ReadFailure(a.answer())
 		a.release()
 		// One that is given up ends its calls, and may still get to say so.
 		if why := r.lost(); why != nil {
@@ -170,11 +169,44 @@ func (r *readConn) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, er
 	return a, nil
 }
 
-// cancel tells the other end that nobody waits for a call; onLog is 1 for one of
-// the log connection.
-func (r *readConn) cancel(id uint64, onLog int64) {
+// share does a call over this connection, which others use at the same time.
+func (r *readConn) share(ctx context.Context, k data.Kind, id uint64, frame []byte) (*call, error) {
+	a := calls.Get().(*call)
+	r.mu.Lock()
+	if err := r.over; err != nil {
+		r.mu.Unlock()
+		a.release()
+		return nil, err
+	}
+	a.kind = k
+	r.wait[id] = a
+	r.mu.Unlock()
+	if err := r.send.Send(frame); err != nil {
+		_ = r.fault(err) // serve ends all calls
+	}
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		if r.abandon(id) {
+			a.release()
+			r.cancel(id, cancelRead)
+			return nil, ctx.Err()
+		}
+		<-a.done // the answer is on its way into a
+	}
+	if a.err != nil {
+		err := a.err
+		a.release()
+		return nil, err
+	}
+	return a, nil
+}
+
+// cancel tells the other end that nobody waits for a call; on says which connection
+// the call is on.
+func (r *readConn) cancel(id uint64, on int64) {
 	out := data.Begin(nil)
-	data.Finish(out, 0, kindCancel, id, onLog, 0)
+	data.Finish(out, 0, kindCancel, id, on, 0)
 	_ = r.send.Send(out) // a broken connection ends the call anyway
 }
 
@@ -244,7 +276,7 @@ func (r *readConn) chunk(ctx context.Context, k data.Kind, out *[]byte, topic st
 	if err != nil {
 		return err
 	}
-	if err := readChunk(*a.body, topic, to); err != nil {
+	if err := readChunk(a.answer(), topic, to); err != nil {
 		a.release()
 		to.Reset()
 		return r.fault(err)
@@ -305,7 +337,7 @@ func (r *readConn) Offsets(ctx context.Context, q []storage.OffsetQuery, to *sto
 		return err
 	}
 	defer a.release()
-	if err = readAnswers(*a.body, q, to); err == nil {
+	if err = readAnswers(a.answer(), q, to); err == nil {
 		err = checkOffsets(to)
 	}
 	if err != nil {
@@ -324,7 +356,7 @@ func (r *readConn) sync(ctx context.Context, end message.Position) (o outcome, e
 		return o, err
 	}
 	defer a.release()
-	if o, err = readOutcome(*a.body); err == nil && o.err == nil {
+	if o, err = readOutcome(a.answer()); err == nil && o.err == nil {
 		err = (&promise{least: end, most: mostLog}).kept(kindSync, &o.marks)
 	}
 	if err != nil {
@@ -362,6 +394,7 @@ func (c *session) reader() {
 	if c.s.caps.Survives != storage.SurvivesProcessDeath {
 		limits.Stop = 0 // it has what was acknowledged
 	}
+	c.tasks.Go(func() { c.deliverEvents(read) })
 	c.tasks.Go(func() {
 		if why := data.Watch(c.s.p.Clock, limits, read, &c.log.line, &c.read.line); why != nil {
 			_ = c.gone(why)
@@ -370,23 +403,13 @@ func (c *session) reader() {
 	_ = c.read.serve()
 }
 
-// mostEvents bounds those that came and are not delivered.
-const mostEvents = 1 << 14
-
-// readEvent leaves the delivery to a goroutine: receivers may call Read.
+// readEvent leaves the delivery to deliverEvents.
 func (c *session) readEvent(id uint64, body []byte) error {
 	e, err := readEvent(body)
 	if err != nil {
 		return err
 	}
-	if n := c.events.Add(1); n > mostEvents {
-		return fmt.Errorf("%w: %d events that wait for others before them", data.ErrFrame, n)
-	}
-	c.tasks.Go(func() {
-		defer c.events.Add(-1)
-		c.event(id, &e)
-	})
-	return nil
+	return c.events.put(arrived{seq: id, bytes: len(body), event: e})
 }
 
 // Read implements storage.Store.

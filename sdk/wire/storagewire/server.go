@@ -116,7 +116,8 @@ func (s *Server) build(ctx context.Context, r *storagepb.OpenRequest) (*storagep
 			return nil, errors.Join(err, i.shutdown(ctx))
 		}
 		out.Socket, out.Nonce = i.ln.Path, i.ln.Nonce
-		i.tasks.Go(i.accept)
+		out.CallConnections = min(r.GetCallConnections(), mostCallConnections)
+		i.tasks.Go(func() { i.accept(out.CallConnections) })
 	}
 	if out.Instance, err = s.open.Add(i, nil); err != nil {
 		return nil, errors.Join(err, i.shutdown(ctx))

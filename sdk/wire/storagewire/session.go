@@ -27,18 +27,20 @@ type session struct {
 	log  logConn
 	read readConn
 
+	events events
+
 	cause    atomic.Pointer[error] // why it is over
 	resumed  atomic.Bool           // it may be written to
 	released sync.Once
 	tasks    sync.WaitGroup // the reader and what it starts
 
-	events  atomic.Int64 // that came over the read connection and are not delivered
-	version uint64       // of the newest marks, under store.st
-	told    uint64       // number of the last event delivered, under store.told
+	version uint64 // of the newest marks, under store.st
+	told    uint64 // number of the last event delivered, under store.told
 }
 
 func newSession(s *store) *session {
 	c := &session{s: s}
+	c.events.more = make(chan struct{}, 1)
 	c.read.fault, c.read.lost, c.read.event = c.gone, c.lost, c.readEvent
 	return c
 }
@@ -56,15 +58,16 @@ func (s *store) connect(ctx context.Context) (_ *session, st storage.State, err 
 		}
 	}()
 	var opened *storagepb.OpenResponse
-	conns, err := data.Connect(ctx, fmt.Sprintf("storage plugin %q", s.h.name), roles, func(dir string) (string, []byte, error) {
+	conns, err := data.Connect(ctx, fmt.Sprintf("storage plugin %q", s.h.name), func(dir string) (data.Offer, error) {
 		r, err := c.control().Open(ctx, &storagepb.OpenRequest{
-			Plugin: s.h.name, Config: s.raw, Params: toParams(&s.p), SocketDir: dir,
+			Plugin: s.h.name, Config: s.raw, Params: toParams(&s.p), SocketDir: dir, CallConnections: callConnections,
 		})
 		if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
-			return "", nil, err
+			return data.Offer{}, err
 		}
 		c.id, opened = r.GetInstance(), r
-		return r.GetSocket(), r.GetNonce(), proxy.Agree(wire.Storage, s.h.name, s.facets.GetFacets(), r.GetCapabilities().GetFacets())
+		o := data.Offer{Path: r.GetSocket(), Nonce: r.GetNonce(), Roles: rolesOf(min(r.GetCallConnections(), callConnections))}
+		return o, proxy.Agree(wire.Storage, s.h.name, s.facets.GetFacets(), r.GetCapabilities().GetFacets())
 	})
 	switch {
 	case errors.Is(err, data.ErrNoSocket): // a plugin in another language
@@ -79,6 +82,9 @@ func (s *store) connect(ctx context.Context) (_ *session, st storage.State, err 
 	default:
 		c.log.open(conns[0])
 		c.read.open(conns[1])
+		for _, conn := range conns[2:] {
+			c.read.own.add(&c.read, conn, &c.tasks)
+		}
 	}
 	r, err := c.control().Start(ctx, &storagepb.StartRequest{Instance: c.id})
 	if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
@@ -127,6 +133,7 @@ func (c *session) lost() error {
 }
 
 func (c *session) disconnect() {
+	c.read.own.close() // first: the plugin may answer what it gives up when another one breaks
 	for _, conn := range []io.Closer{c.log.send.Conn, c.read.send.Conn} {
 		if conn != nil {
 			_ = conn.Close()

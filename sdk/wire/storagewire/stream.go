@@ -155,21 +155,21 @@ func toReadRequest(h *data.Head, body []byte, r *storagepb.DataRequest) (_ *stor
 	switch h.Kind {
 	case kindRead:
 		var q storage.ReadRequest
-		q, err = readReadRequest(body)
+		err = readReadRequest(body, &q)
 		a.topic = q.Queue.Topic
 		r.Call = &storagepb.DataRequest_Read{Read: &storagepb.Read{
 			Queue: toQueue(q.Queue), Offset: q.Offset, Hot: toLimit(q.Hot), Cold: toLimit(q.Cold), Scan: q.Scan, Tags: q.Tags,
 		}}
 	case kindGet:
 		var at []message.Position
-		at, err = readPositions(body)
+		at, err = readPositions(body, nil)
 		x := &storagepb.Get{}
 		for _, p := range at {
 			x.At = append(x.At, int64(p))
 		}
 		r.Call = &storagepb.DataRequest_Get{Get: x}
 	case kindOffsets:
-		a.queries, err = readQueries(body)
+		a.queries, err = readQueries(body, nil)
 		x := &storagepb.Offsets{}
 		for i := range a.queries {
 			q := &a.queries[i]

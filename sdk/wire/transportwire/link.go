@@ -60,14 +60,14 @@ func (t *remote) connect(ctx context.Context) (_ *link, err error) {
 			l.abandon(ctx)
 		}
 	}()
-	conns, err := data.Connect(ctx, fmt.Sprintf("transport plugin %q", t.h.name), roles, func(dir string) (string, []byte, error) {
+	conns, err := data.Connect(ctx, fmt.Sprintf("transport plugin %q", t.h.name), func(dir string) (data.Offer, error) {
 		r, err := l.call.Open(ctx, &transportpb.OpenRequest{Plugin: t.h.name, Config: t.raw, Settings: wire.ToSettings(&t.set), SocketDir: dir})
 		if err = wire.FromRPC(ctx, err, r.GetFailure()); err != nil {
-			return "", nil, err
+			return data.Offer{}, err
 		}
 		l.id = r.GetInstance()
 		l.moves = slices.Contains(r.GetFacets(), transport.FacetMover)
-		return r.GetSocket(), r.GetNonce(), proxy.Agree(wire.Transport, t.h.name, t.facets, Contract().PassedOn(r.GetFacets()))
+		return data.Offer{Path: r.GetSocket(), Nonce: r.GetNonce(), Roles: roles}, proxy.Agree(wire.Transport, t.h.name, t.facets, Contract().PassedOn(r.GetFacets()))
 	})
 	if err != nil {
 		return nil, err

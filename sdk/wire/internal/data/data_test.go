@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"math"
+	"os"
 	"testing"
 	"testing/iotest"
 
@@ -124,4 +125,51 @@ func TestFrameReader(t *testing.T) {
 	(&Head{Size: MaxFrame + 1, Kind: some}).Put(long)
 	_, _, err = NewReader(bytes.NewReader(long), last).Next()
 	require.ErrorIs(t, err, ErrFrame)
+}
+
+// TestReadAlone: a frame is read whole however it comes, a read that was broken off
+// goes on, and what follows a frame is refused.
+func TestReadAlone(t *testing.T) {
+	body := bytes.Repeat([]byte("hardpoint"), 300_000)
+	f := append(Begin(nil), body...)
+	Finish(f, 0, 3, 7, 0, 0)
+	small := Begin(nil)
+	Finish(small, 0, 3, 8, 0, 0)
+	var b []byte
+	for name, r := range map[string]io.Reader{
+		"at once": bytes.NewReader(f), "in halves": iotest.HalfReader(bytes.NewReader(f)), "with the end": iotest.DataErrReader(bytes.NewReader(f)),
+	} {
+		h, got, err := ReadAlone(r, b[:0], 3)
+		require.NoError(t, err, name)
+		require.Equal(t, Head{Size: uint32(len(body)), Kind: 3, ID: 7}, h)
+		require.Equal(t, f, got)
+		b = got
+		h, _, err = ReadAlone(bytes.NewReader(small), b[:0], 3)
+		require.NoError(t, err)
+		require.Equal(t, Head{Kind: 3, ID: 8}, h)
+	}
+
+	for _, at := range []int{0, 1, HeadSize, len(f) - 1} {
+		_, got, err := ReadAlone(io.MultiReader(bytes.NewReader(f[:at]), iotest.ErrReader(os.ErrDeadlineExceeded)), nil, 3)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, f[:at], append([]byte{}, got...))
+		_, got, err = ReadAlone(bytes.NewReader(f[at:]), got, 3)
+		require.NoError(t, err)
+		require.Equal(t, f, got)
+		_, _, err = ReadAlone(bytes.NewReader(f[:at]), nil, 3)
+		if want := io.ErrUnexpectedEOF; at > 0 {
+			require.ErrorIs(t, err, want)
+		} else {
+			require.Equal(t, io.EOF, err)
+		}
+	}
+	_, _, err := ReadAlone(bytes.NewReader(append(small, 0)), nil, 3)
+	require.ErrorIs(t, err, ErrFrame)
+	_, _, err = ReadAlone(bytes.NewReader(small), nil, 2)
+	require.ErrorIs(t, err, ErrFrame)
+	short := Begin(nil)
+	Finish(short, 0, 3, 1, 0, MaxFrame)
+	_, got, err := ReadAlone(bytes.NewReader(short), nil, 3)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.Less(t, cap(got), 4<<20, "a length alone reserves little")
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -218,4 +219,38 @@ func Left(ctx context.Context) (int64, error) {
 		return 0, nil
 	}
 	return max(int64(time.Until(d)), 1), nil
+}
+
+// ReadAlone reads a frame after which nothing comes unasked, with one system call
+// when it fits into b. b holds what of it was read before; what comes back begins
+// with the head, and after an error it is what there is, so that a read that was
+// broken off can go on.
+func ReadAlone(r io.Reader, b []byte, last Kind) (h Head, _ []byte, err error) {
+	for need := HeadSize; ; {
+		for len(b) < need {
+			if len(b) == cap(b) { // what has not arrived reserves little memory
+				b = slices.Grow(b, min(max(need-len(b), 4096), max(cap(b), bodyStep)))
+			}
+			n, err := r.Read(b[len(b):cap(b)])
+			b = b[:len(b)+n]
+			if err == nil || len(b) >= need {
+				continue
+			}
+			if errors.Is(err, io.EOF) && len(b) > 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			return h, b, err
+		}
+		if h, err = ParseHead(b, last); err != nil {
+			return h, b, err
+		}
+		switch whole := HeadSize + int(h.Size); {
+		case len(b) == whole:
+			return h, b, nil
+		case len(b) > whole:
+			return h, b, fmt.Errorf("%w: %d bytes behind frame %d, which comes alone", ErrFrame, len(b)-whole, h.ID)
+		default:
+			need = whole
+		}
+	}
 }

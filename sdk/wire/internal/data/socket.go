@@ -50,7 +50,8 @@ func Listen(dir string) (*Listener, error) {
 func (l *Listener) Close() { _ = l.ln.Close() }
 
 // Accept waits for one connection of each role, in any order, and closes the
-// listener. Connections that do not know the nonce, or come twice, are refused.
+// listener; those of a role that stands there several times are in the order in
+// which they connected. Connections that do not know the nonce, or are one too many, are refused.
 // When ctx ends, or not all have come within a minute, what has come is closed.
 func (l *Listener) Accept(ctx context.Context, log *slog.Logger, roles string) ([]net.Conn, error) {
 	defer l.Close()
@@ -72,7 +73,7 @@ func (l *Listener) Accept(ctx context.Context, log *slog.Logger, roles string) (
 		role, err := l.hello(c)
 		at := -1
 		for i := range roles {
-			if err == nil && roles[i] == role && conns[i] == nil {
+			if err == nil && at < 0 && roles[i] == role && conns[i] == nil {
 				at = i
 			}
 		}
@@ -105,25 +106,32 @@ func (l *Listener) hello(c net.Conn) (byte, error) {
 // a kind that has a form without one it is no fault.
 var ErrNoSocket = fmt.Errorf("%w: it made an instance without a data socket, which plugins of this kind need; this is a fault of the plugin", plugin.ErrUnavailable)
 
+// Offer is what a plugin says of its data socket.
+type Offer struct {
+	Path  string
+	Nonce []byte
+	Roles string // of the connections that it takes, one letter each
+}
+
 // Connect is the host's end: it calls open with a directory for the socket, which
 // nobody else may enter, and connects once for each role. The directory is gone
 // when it returns: nobody else needs it, and nothing is left behind whoever is
 // killed. what names the plugin in errors. ErrNoSocket when open gives no path; the
 // errors of open are given on, all others match plugin.ErrUnavailable.
-func Connect(ctx context.Context, what, roles string, open func(dir string) (path string, nonce []byte, err error)) ([]net.Conn, error) {
+func Connect(ctx context.Context, what string, open func(dir string) (Offer, error)) ([]net.Conn, error) {
 	dir, remove, err := wire.SocketDir()
 	if err != nil {
 		return nil, err
 	}
 	defer remove()
-	path, nonce, err := open(dir)
+	o, err := open(dir)
 	if err != nil {
 		return nil, err
 	}
-	if path == "" {
+	if o.Path == "" {
 		return nil, fmt.Errorf("%s: %w", what, ErrNoSocket)
 	}
-	conns, err := Dial(ctx, path, nonce, roles)
+	conns, err := Dial(ctx, o.Path, o.Nonce, o.Roles)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the data socket of %s: %w: %w", what, plugin.ErrUnavailable, err)
 	}

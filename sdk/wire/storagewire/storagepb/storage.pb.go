@@ -282,9 +282,12 @@ type OpenRequest struct {
 	Config []byte                 `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	Params *Params                `protobuf:"bytes,3,opt,name=params,proto3" json:"params,omitempty"`
 	// socket_dir is a directory of the host, mode 0700, for the data socket.
-	SocketDir     string `protobuf:"bytes,4,opt,name=socket_dir,json=socketDir,proto3" json:"socket_dir,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SocketDir string `protobuf:"bytes,4,opt,name=socket_dir,json=socketDir,proto3" json:"socket_dir,omitempty"`
+	// call_connections is how many call connections the host wants beside the log and
+	// the read connection; hosts that know none leave it 0.
+	CallConnections uint32 `protobuf:"varint,5,opt,name=call_connections,json=callConnections,proto3" json:"call_connections,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *OpenRequest) Reset() {
@@ -345,6 +348,13 @@ func (x *OpenRequest) GetSocketDir() string {
 	return ""
 }
 
+func (x *OpenRequest) GetCallConnections() uint32 {
+	if x != nil {
+		return x.CallConnections
+	}
+	return 0
+}
+
 type OpenResponse struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Failure      *pluginpb.Failure      `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
@@ -356,9 +366,12 @@ type OpenResponse struct {
 	Nonce  []byte `protobuf:"bytes,5,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	// max_message bounds one DataRequest in bytes, for a plugin whose gRPC does;
 	// 0: 1 GiB. The host refuses larger batches by name.
-	MaxMessage    int64 `protobuf:"varint,6,opt,name=max_message,json=maxMessage,proto3" json:"max_message,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MaxMessage int64 `protobuf:"varint,6,opt,name=max_message,json=maxMessage,proto3" json:"max_message,omitempty"`
+	// call_connections is how many of those that the host wants the plugin takes; 0 is
+	// always right.
+	CallConnections uint32 `protobuf:"varint,7,opt,name=call_connections,json=callConnections,proto3" json:"call_connections,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *OpenResponse) Reset() {
@@ -429,6 +442,13 @@ func (x *OpenResponse) GetNonce() []byte {
 func (x *OpenResponse) GetMaxMessage() int64 {
 	if x != nil {
 		return x.MaxMessage
+	}
+	return 0
+}
+
+func (x *OpenResponse) GetCallConnections() uint32 {
+	if x != nil {
+		return x.CallConnections
 	}
 	return 0
 }
@@ -1218,13 +1238,14 @@ const file_hardpoint_storage_v1_storage_proto_rawDesc = "" +
 	"\fcapabilities\x18\x02 \x01(\v2\".hardpoint.storage.v1.CapabilitiesR\fcapabilities\"\\\n" +
 	"\fCapabilities\x12\x16\n" +
 	"\x06facets\x18\x01 \x03(\tR\x06facets\x124\n" +
-	"\x16survives_process_death\x18\x02 \x01(\bR\x14survivesProcessDeath\"\x92\x01\n" +
+	"\x16survives_process_death\x18\x02 \x01(\bR\x14survivesProcessDeath\"\xbd\x01\n" +
 	"\vOpenRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\x124\n" +
 	"\x06params\x18\x03 \x01(\v2\x1c.hardpoint.storage.v1.ParamsR\x06params\x12\x1d\n" +
 	"\n" +
-	"socket_dir\x18\x04 \x01(\tR\tsocketDir\"\xf9\x01\n" +
+	"socket_dir\x18\x04 \x01(\tR\tsocketDir\x12)\n" +
+	"\x10call_connections\x18\x05 \x01(\rR\x0fcallConnections\"\xa4\x02\n" +
 	"\fOpenResponse\x126\n" +
 	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\x04R\binstance\x12F\n" +
@@ -1232,7 +1253,8 @@ const file_hardpoint_storage_v1_storage_proto_rawDesc = "" +
 	"\x06socket\x18\x04 \x01(\tR\x06socket\x12\x14\n" +
 	"\x05nonce\x18\x05 \x01(\fR\x05nonce\x12\x1f\n" +
 	"\vmax_message\x18\x06 \x01(\x03R\n" +
-	"maxMessage\"*\n" +
+	"maxMessage\x12)\n" +
+	"\x10call_connections\x18\a \x01(\rR\x0fcallConnections\"*\n" +
 	"\fStartRequest\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\x04R\binstance\"}\n" +
 	"\rStartResponse\x126\n" +

@@ -1,0 +1,5 @@
+//go:build race
+
+package storagewire_test
+
+const raceEnabled = true
