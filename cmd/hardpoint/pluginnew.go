@@ -5,13 +5,17 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"go/doc"
+	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -139,6 +143,9 @@ func (s *scaffold) make() ([]string, error) {
 			return nil, err
 		}
 	}
+	if err := s.unambiguous(files); err != nil {
+		return nil, err
+	}
 	module := "" // the folder of the Go module, which has at least the suite
 	if s.Lang != "go" {
 		module = "suite/"
@@ -165,7 +172,10 @@ func (s *scaffold) make() ([]string, error) {
 		if bytes.HasPrefix(content, []byte("#!")) {
 			mode = 0o755
 		}
-		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, content, mode)); err != nil {
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(to, content, mode); err != nil {
 			return nil, err
 		}
 		names = append(names, name)
@@ -196,8 +206,8 @@ func (s *scaffold) complete() error {
 		return misuse{errors.New(badName(s.Name))}
 	case slices.Contains(k.names(all), s.Name):
 		return misusef("%q is a %s plugin that this program contains; choose another name", s.Name, s.Kind)
-	case token.IsKeyword(s.Package) || slices.Contains([]string{"main", "allocate", "replication", "storage", "transport", "command", "message", "memory", "plugin", "serve", "external", "vfs", "storekit", "kvtest"}, s.Package):
-		return misusef("a Go package cannot be called %s here; choose another name", s.Package)
+	case s.Lang == "go" && (token.IsKeyword(s.Package) || doc.IsPredeclared(s.Package) || s.Package == "main" || s.Package == "init"):
+		return s.badPackage()
 	}
 	if s.Dir == "" {
 		s.Dir = s.Name
@@ -211,7 +221,40 @@ func (s *scaffold) complete() error {
 			s.Class += strings.ToUpper(word[:1]) + word[1:]
 		}
 	}
+	if s.Lang == "python" && slices.Contains([]string{"None", "True", "False"}, s.Class) {
+		return misusef("a Python class cannot be called %s; choose another name", s.Class)
+	}
+	if !modulePattern.MatchString(s.Module) {
+		return misusef("--module: %q is not the path of a Go module: letters, digits and ._~- between slashes, as in example.com/%s", s.Module, s.Name)
+	}
 	return s.against()
+}
+
+// modulePattern are the characters of a module's path, which go.mod and imports take
+// as they are.
+var modulePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]*(/[A-Za-z0-9._~-]+)*$`)
+
+func (s *scaffold) badPackage() error {
+	return misusef("a Go package cannot be called %s here; choose another name", s.Package)
+}
+
+// unambiguous refuses a package with the name of one that its files import beside it.
+func (s *scaffold) unambiguous(files map[string][]byte) error {
+	for name, text := range files {
+		if s.Lang != "go" || !strings.HasSuffix(name, ".go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, i := range f.Imports {
+			if at, err := strconv.Unquote(i.Path.Value); err != nil || at != s.Module && path.Base(at) == s.Package {
+				return s.badPackage()
+			}
+		}
+	}
+	return nil
 }
 
 // against finds what a plugin in Go, and the suite of any, is built against.

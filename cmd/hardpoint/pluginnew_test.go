@@ -3,6 +3,7 @@ package main
 import (
 	"go/format"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -52,4 +53,45 @@ func TestGoVersionOfNewPlugins(t *testing.T) {
 	require.Contains(t, string(mod), "\ngo "+goVersion+"\n")
 	require.True(t, isSources(mod))
 	require.Contains(t, requires(string(mod)), "go.uber.org/fx v1.24.0")
+}
+
+// A name that makes a plugin which does not compile is refused before anything is
+// written.
+func TestNamesOfNewPlugins(t *testing.T) {
+	for _, c := range []struct {
+		lang, kind, name, module, want string
+	}{
+		{"go", "storage", "init", "", "a Go package cannot be called init here"},
+		{"go", "storage", "main", "", "a Go package cannot be called main here"},
+		{"go", "storage", "fu_nc", "", "a Go package cannot be called func here"},
+		{"go", "storage", "string", "", "a Go package cannot be called string here"},
+		{"go", "storage", "testing", "", "a Go package cannot be called testing here"},
+		{"go", "storage", "storekit", "", "a Go package cannot be called storekit here"},
+		{"go", "allocate", "allocatetest", "", "a Go package cannot be called allocatetest here"},
+		{"go", "transport", "net", "", "a Go package cannot be called net here"},
+		{"go", "replication", "re_plication", "", "a Go package cannot be called replication here"},
+		{"python", "storage", "none", "", "a Python class cannot be called None"},
+		{"python", "allocate", "true", "", "a Python class cannot be called True"},
+		{"python", "storage", "string", "", ""}, // its files have no Go package of the name
+		{"go", "storage", "mine", "bad module", `"bad module" is not the path of a Go module`},
+		{"go", "storage", "mine", "example.com/a//b", "is not the path of a Go module"},
+		{"go", "storage", "mine", "example.com/a/", "is not the path of a Go module"},
+		{"go", "storage", "mine", `example.com/"x`, "is not the path of a Go module"},
+		{"go", "storage", "net", "", ""}, // no file of a store's imports it
+		{"go", "storage", "mine", "mine", ""},
+		{"python", "storage", "list", "", ""},
+	} {
+		dir := filepath.Join(t.TempDir(), "new")
+		s := scaffold{Kind: c.kind, Name: c.name, Lang: c.lang, Module: c.module, Dir: dir, Sources: "../.."}
+		files, err := s.make()
+		if c.want == "" {
+			require.NoError(t, err, c.name)
+			require.NotEmpty(t, files, c.name)
+			continue
+		}
+		require.ErrorContains(t, err, c.want, "%s %s", c.name, c.module)
+		var m misuse
+		require.ErrorAs(t, err, &m)
+		require.NoDirExists(t, dir)
+	}
 }

@@ -427,6 +427,8 @@ func TestNoPlugins(t *testing.T) {
 		write("mode", "#!/bin/sh\n", 0o600): "is not executable, its mode is -rw-------; chmod +x",
 		write("interpreter", "#!/no/such/python\n", 0o700):       "is a script for /no/such/python, which this machine does not have",
 		write("nameless", "#!\n", 0o700):                         "names no interpreter",
+		write("crlf", "#!/bin/sh\r\nexit\r\n", 0o700):            `under the name "/bin/sh\r": write it with LF alone`,
+		write("bom", "\xef\xbb\xbf#!/bin/sh\n", 0o700):           "begins with a byte order mark",
 		write("script", "print('hello')\n", 0o700):               "nor a script whose first line names its interpreter",
 		write("empty", "", 0o700):                                "is empty",
 		write("foreign", string(foreign), 0o700):                 "is built for another machine: found an ELF program (Linux, BSD) for s390, 64-bit, this one needs",
@@ -442,4 +444,14 @@ func TestNoPlugins(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBareName: a name without a folder is looked for in PATH, as a shell does; whoever
+// meant the file beside him is told how to say so.
+func TestBareName(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("mine-alone", []byte("#!/bin/sh\n"), 0o700))
+	_, err := external.Storage(memory.Name, external.Command{Path: "mine-alone"}, external.Options{}).Describe(t.Context(), nil)
+	require.ErrorIs(t, err, plugin.ErrUnavailable)
+	require.ErrorContains(t, err, `there is no program "mine-alone" in PATH; the file in the working directory is `+"."+string(os.PathSeparator)+"mine-alone")
 }

@@ -86,7 +86,8 @@ func script(head []byte) (string, bool) {
 		return "", false
 	}
 	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	fields := strings.Fields(string(line))
+	// As the kernel takes it apart: what Windows ends lines with belongs to the name.
+	fields := strings.FieldsFunc(string(line), func(r rune) bool { return r == ' ' || r == '\t' })
 	if len(fields) == 0 {
 		return "", true
 	}
@@ -111,6 +112,9 @@ func diagnose(path string, err error) error {
 	info, statErr := os.Stat(path)
 	switch {
 	case !strings.ContainsRune(path, os.PathSeparator) && errors.Is(err, exec.ErrNotFound):
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			return fmt.Errorf("there is no program %q in PATH; the file in the working directory is %s: %w", path, "."+string(os.PathSeparator)+path, exec.ErrNotFound)
+		}
 		return fmt.Errorf("there is no program %q in PATH: give its path, or install it: %w", path, err)
 	case errors.Is(statErr, fs.ErrNotExist):
 		return fmt.Errorf("there is no file %s: %w", path, err)
@@ -126,6 +130,8 @@ func diagnose(path string, err error) error {
 	switch {
 	case isScript && interpreter == "":
 		return fmt.Errorf("%s is a script whose first line names no interpreter (#!…): %w", path, err)
+	case isScript && strings.HasSuffix(interpreter, "\r"):
+		return fmt.Errorf("the first line of %s ends as lines do on Windows (CR LF), so that its interpreter is looked for under the name %q: write it with LF alone: %w", path, interpreter, err)
 	case isScript:
 		if _, statErr := os.Stat(interpreter); statErr != nil {
 			return fmt.Errorf("%s is a script for %s, which this machine does not have: %w", path, interpreter, err)
@@ -136,6 +142,8 @@ func diagnose(path string, err error) error {
 		if f := formatOf(head); f != formatHere() {
 			return fmt.Errorf("%s is built for another machine: found %s, this one needs %s: %w", path, f, formatHere(), err)
 		}
+	case bytes.HasPrefix(head, []byte("\xef\xbb\xbf#!")):
+		return fmt.Errorf("%s begins with a byte order mark, so that its first line names no interpreter (#!…): write it as UTF-8 without one: %w", path, err)
 	case errors.Is(err, errNoFormat):
 		return fmt.Errorf("%s is neither a program for %s/%s nor a script whose first line names its interpreter (#!…): %w", path, runtime.GOOS, runtime.GOARCH, err)
 	}

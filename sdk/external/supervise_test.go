@@ -124,7 +124,7 @@ func TestFormats(t *testing.T) {
 	require.Equal(t, "a Mach-O program (macOS)", formatOf([]byte("\xcf\xfa\xed\xfe")))
 	require.Empty(t, formatOf([]byte("\x7fELF")))
 	require.Empty(t, formatOf(nil))
-	for line, want := range map[string]string{"#!/bin/sh -e\nx": "/bin/sh", "#! /usr/bin/env python3": "/usr/bin/env", "#!": "", "#!\n": ""} {
+	for line, want := range map[string]string{"#!/bin/sh -e\nx": "/bin/sh", "#! /usr/bin/env python3": "/usr/bin/env", "#!": "", "#!\n": "", "#!/bin/sh\r\n": "/bin/sh\r"} {
 		got, ok := script([]byte(line))
 		require.True(t, ok, line)
 		require.Equal(t, want, got, line)
