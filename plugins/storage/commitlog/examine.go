@@ -54,7 +54,9 @@ type examiner struct {
 	path   paths
 	report Report
 	id     *identity
-	fields checkpointFields
+	// twoIdentities: hardpoint.log and its copy differ; id is the better one.
+	twoIdentities bool
+	fields        checkpointFields
 	// published is the mark of the checkpoint, where there is one.
 	published message.Position
 
@@ -84,7 +86,7 @@ type segmentFile struct {
 }
 
 // Examine reads a store's directory and changes nothing. Memory is bounded by the
-// number of queues (about 500 bytes each), not by the log; with Deep and key index
+// number of queues (about 1.5 KiB each), not by the log; with Deep and key index
 // files, by 4 bytes for each slot of one file beside that. It may be called beside
 // a broker that has the store open (Live), without Deep. An error means that the
 // directory could not be read; what is wrong with it is in the report.
@@ -188,14 +190,45 @@ func clipped(b []byte) string {
 	return string(b)
 }
 
-// readIdentity is that of a start, but that nothing is written.
+// readIdentity is that of a start, but that nothing is written, and that of a pair
+// which does not agree that one is believed which the files are like.
 func (x *examiner) readIdentity() (*identity, error) {
 	var id *identity
 	err := x.eitherOf(x.path.identity, func(b []byte) (err error) {
 		id, err = parseIdentity(b)
 		return err
 	}, "no broker starts on this directory: restore it, or remove it and its copy to adopt the directory as a new log id")
-	return id, err
+	if err != nil || id == nil {
+		return nil, err
+	}
+	b, err := vfs.ReadFile(x.FS, x.path.identity+copySuffix)
+	if err != nil {
+		return id, nil // told by eitherOf
+	}
+	other, err := parseIdentity(b)
+	if err != nil || *other == *id {
+		return id, nil
+	}
+	fits := func(id *identity) (n int) {
+		names, err := x.FS.List(x.path.log)
+		if err != nil {
+			return 0 // told by who lists them for good
+		}
+		for _, name := range names {
+			if info, err := x.FS.Stat(filepath.Join(x.path.log, name)); err == nil && info.Size == id.Segment {
+				n++
+			}
+		}
+		return n
+	}
+	f := Finding{Level: Damage, part: ofOther, File: identityFile, What: fmt.Sprintf("it and its copy differ: %+v and %+v", *id, *other), Means: "a start believes this one", Repair: "the copy is made like it; both are put into the backup before"}
+	if fits(other) > fits(id) {
+		id = other
+		f.Means, f.Repair = "a start believes this one, and refuses the files; they are like what the copy says", "it is made like the copy; both are put into the backup before"
+	}
+	x.twoIdentities = true
+	x.report.add(f)
+	return id, nil
 }
 
 func (x *examiner) readDropped() error {

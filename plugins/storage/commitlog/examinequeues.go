@@ -39,6 +39,7 @@ type examinedQueue struct {
 	next   int64
 	lastAt message.Position
 	spans  []offsetSpan // offsets of records that are there
+	older  offsetSpan   // and before the queue was numbered anew
 
 	run     []byte // units to be compared, from offset runFrom on
 	runFrom int64
@@ -272,6 +273,11 @@ func (x *examiner) expect(u *message.Unit) error {
 	}
 	if n := len(e.spans); n > 0 && u.Offset < e.spans[n-1].to {
 		// The queue was made anew since: what is in the files is of the newer one.
+		x.units -= len(e.run) / unitSize
+		if e.older.to == 0 {
+			e.older.from = e.spans[0].from
+		}
+		e.older = offsetSpan{min(e.older.from, e.spans[0].from), max(e.older.to, e.spans[n-1].to)}
 		e.spans, e.run = e.spans[:0], e.run[:0]
 		e.differ, e.hole, e.behind, e.absent, e.late = badPlace{}, badPlace{}, badPlace{}, 0, 0
 	}
@@ -505,6 +511,7 @@ func (x *examiner) orphans(r *unitReader, e *examinedQueue) error {
 		switch {
 		case !ok:
 			k += x.ix.fileSize/unitSize - k%(x.ix.fileSize/unitSize) - 1
+		case k >= e.older.from && k < e.older.to: // of a record that has its place
 		case u.size <= 0:
 			if x.Deep {
 				e.hole.add(k, u, unit{})

@@ -360,7 +360,7 @@ func (s *Store) settleEnd(r *recovery, q *queue) error {
 		if err := q.keepDamaged(o.hidden, &s.damage, true); err != nil {
 			return err
 		}
-		if end := q.max.Load(); end < o.end {
+		if end := q.max.Load(); end < o.end || s.mend.on { // behind the end there may be bytes that are no units
 			if err := q.cutTo(end, max(o.end, end)); err != nil {
 				return err
 			}

@@ -166,6 +166,17 @@ func (r *repair) smallFiles() error {
 		}
 		r.did("the checkpoint is made again")
 	}
+	if r.twoIdentities {
+		for _, name := range []string{identityFile, identityFile + copySuffix} {
+			if err := r.copyBytes(filepath.Join(r.path.root, name), 0, 1<<20, name); err != nil {
+				return err
+			}
+		}
+		if err := writeIdentity(r.FS, r.path.identity, r.id); err != nil {
+			return err
+		}
+		r.did("%s and its copy are made the same", identityFile)
+	}
 	for i := range r.report.Findings {
 		if f := &r.report.Findings[i]; f.File == cutFile && f.Level == Damage {
 			if err := r.put(r.path.cut, cutFile); err != nil {

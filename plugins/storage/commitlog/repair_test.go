@@ -143,6 +143,27 @@ func TestRepairRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "remove it and its copy to adopt")
 }
 
+// TestTwoIdentities: of a file that does not agree with its copy the one is right
+// that the files of the log are like.
+func TestTwoIdentities(t *testing.T) {
+	for _, name := range []string{identityFile, identityFile + copySuffix} {
+		d := newDisk(1)
+		r := newRig(t, d, storage.Immediate, nil)
+		for i := range 9 {
+			require.NoError(t, r.send(queueN(i%2), 200))
+		}
+		r.stop()
+		rewrite(t, d, func(b []byte) []byte { return bytes.Replace(b, []byte("16384"), []byte("16385"), 1) }, r.dir, name)
+		out, err := Repair(t.Context(), examination(d, r.dir), Repairing{Now: time.Now()})
+		require.NoError(t, err)
+		require.Contains(t, findings(out.Before), "damage: hardpoint.log at byte 0: it and its copy differ")
+		require.Equal(t, 1, out.Before.Damaged(), findings(out.Before))
+		require.Zero(t, out.After.Damaged(), findings(out.After))
+		r.start()
+		r.verify()
+	}
+}
+
 // TestSealToPublished cuts what was written and not published.
 func TestSealToPublished(t *testing.T) {
 	d := newDisk(1)
@@ -230,6 +251,14 @@ func FuzzExamine(f *testing.F) {
 			require.NoError(t, vfs.EnsureDir(d, filepath.Dir(name)))
 			require.NoError(t, vfs.WriteFileAtomic(d, name, b))
 		}
+		// Files of an identity with large sizes would be in memory.
+		for _, name := range []string{identityFile, identityFile + copySuffix} {
+			b, err := vfs.ReadFile(d, "/s/"+name)
+			require.NoError(t, err)
+			if id, err := parseIdentity(b); err == nil && max(id.Segment, id.QueueFile) > 1<<16 {
+				return
+			}
+		}
 		e := examination(d, "/s")
 		e.Config.MappedFileSizeConsumeQueue, e.Config.MaxHashSlotNum, e.Config.MaxIndexNum = 4000, 500, 1000
 		out, err := Repair(t.Context(), e, Repairing{Now: time.UnixMilli(1), WithoutLost: true})
@@ -237,7 +266,7 @@ func FuzzExamine(f *testing.F) {
 			return // said why, or there was nothing
 		}
 		for _, x := range out.After.Findings {
-			require.True(t, x.Level == Note || x.part == ofLog, x.String())
+			require.True(t, x.Level == Note || x.part == ofLog, "%s\nbefore:\n%s", x.String(), findings(out.Before)+"\nafter\n"+findings(out.After))
 		}
 		require.LessOrEqual(t, out.After.Records, int64(14), fmt.Sprint(out.Done))
 	})
