@@ -31,21 +31,35 @@ func PlanAssignment(ctx context.Context, d transport.Dialer, server string, isNa
 		if err := command.DecodeBody(body, &route); err != nil {
 			return nil, fmt.Errorf("the answer of %s: %w", server, err)
 		}
-		name := server
-		server = ""
+		var servers []string
 		for _, b := range route.BrokerDatas {
 			ids := make([]int64, 0, len(b.BrokerAddrs))
 			for id := range b.BrokerAddrs {
 				ids = append(ids, id)
 			}
-			if len(ids) > 0 && server == "" {
-				server = b.BrokerAddrs[slices.Min(ids)]
+			if len(ids) > 0 {
+				servers = append(servers, b.BrokerAddrs[slices.Min(ids)])
 			}
 		}
-		if server == "" {
-			return nil, fmt.Errorf("name server %s knows no broker of topic %s", name, topic)
+		if len(servers) == 0 {
+			return nil, fmt.Errorf("name server %s knows no broker of topic %s", server, topic)
 		}
+		// Each answers for all. One that is gone is known to name servers for a while.
+		var errs []error
+		for _, s := range servers {
+			p, err := planAt(ctx, d, s, group, topic, plan)
+			if err == nil || ctx.Err() != nil || !errors.Is(err, errUnheard) {
+				return p, err
+			}
+			errs = append(errs, err)
+		}
+		return nil, errors.Join(errs...)
 	}
+	return planAt(ctx, d, server, group, topic, plan)
+}
+
+// planAt asks one broker.
+func planAt(ctx context.Context, d transport.Dialer, server, group, topic string, plan command.PlanRequest) (*command.AssignmentPlan, error) {
 	body, err := command.EncodeBody(command.QueryAssignmentBody{
 		ConsumerGroup: group, Topic: topic, MessageModel: command.Clustering, StrategyName: "AVG", Plan: &plan,
 	})
@@ -65,23 +79,27 @@ func PlanAssignment(ctx context.Context, d transport.Dialer, server string, isNa
 	return out.Plan, nil
 }
 
-// ask sends one request over a connection of its own.
+// errUnheard: a server did not answer at all.
+var errUnheard = errors.New("it does not answer")
+
+// ask sends one request over a connection of its own. An error without an answer
+// matches errUnheard.
 func ask(ctx context.Context, d transport.Dialer, server string, code int32, fill func(*command.Writer), body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, planWait)
 	defer cancel()
 	c, err := rpc.Dial(ctx, d, server, rpc.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", server, err)
+		return nil, fmt.Errorf("connecting to %s: %w: %w", server, errUnheard, err)
 	}
 	defer func() {
 		_ = c.Close() // an error says that it is closed already
 		<-c.Done()
 	}()
 	r, err := c.Call(ctx, rpc.Request(code, fill, body))
-	if err == nil {
-		err = r.Err()
-	}
 	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w: %w", server, errUnheard, err)
+	}
+	if err = r.Err(); err != nil {
 		return nil, fmt.Errorf("asking %s: %w", server, err)
 	}
 	return r.Body, nil
