@@ -561,7 +561,8 @@ func (b *Broker) Address() string {
 // Advertised is the address that clients are told.
 func (b *Broker) Advertised() string { return b.k.Config().Advertise.String() }
 
-// Ready returns nil when the broker serves and takes writes, else why not.
+// Ready returns nil when the broker serves and takes writes, else why not. A broker
+// whose disk is full is ready: consumers need it, and metrics and log tell of the disk.
 func (b *Broker) Ready() error {
 	b.mu.Lock()
 	ready := b.ready
@@ -572,7 +573,7 @@ func (b *Broker) Ready() error {
 	if d := b.queue.Stuck(); d >= hangs {
 		return fmt.Errorf("the log hangs: store %s has been taking one batch for %v", b.p.Config.Store.Storage, d.Round(time.Second))
 	}
-	return b.k.Sendable()
+	return b.k.Writable()
 }
 
 // hangs is after how long one batch makes a broker not ready: a disk, or the
