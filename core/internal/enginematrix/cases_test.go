@@ -134,6 +134,17 @@ func testLongPoll(t *testing.T, w *world) {
 		r := producer.Send(enginetest.Message{Topic: "T", Body: body, Properties: enginetest.Props("TAGS", tag)})
 		require.Zero(t, r.Code, r.Remark)
 	}
+	// A pull of a store in another process is parked a while after Begin: it may see
+	// what was sent meanwhile, and is told to go on behind it.
+	rareAfter := func(call int32) *enginetest.Reply {
+		for {
+			r := w.c.Wait(call)
+			if r.Code != command.RespPullRetryImmediately {
+				return r
+			}
+			call = park(w, "T", r.Int("nextBeginOffset"), "rare", time.Minute)
+		}
+	}
 	for i := range int64(10) { // a wake-up that is lost shows sooner or later
 		all, rare := park(w, "T", 2*i, "*", time.Minute), park(w, "T", 2*i, "rare", time.Minute)
 		require.False(t, w.c.Answered(all))
@@ -141,9 +152,8 @@ func testLongPoll(t *testing.T, w *world) {
 		r := w.c.Wait(all)
 		require.Zero(t, r.Code, r.Remark)
 		require.Equal(t, "1", string(r.Records()[0].Body))
-		require.False(t, w.c.Answered(rare))
 		send("rare", "2")
-		r = w.c.Wait(rare)
+		r = rareAfter(rare)
 		require.Zero(t, r.Code, r.Remark)
 		require.Equal(t, "2", string(r.Records()[0].Body))
 	}

@@ -139,6 +139,13 @@ func (c *Conn) Closed(error) {
 	}
 }
 
+// Open reports whether the peer is there: after false, or soon after true, the
+// hooks of OnDisconnect are called.
+func (c *Conn) Open() bool {
+	now, _ := c.k.conns.Load(c.Peer.ID())
+	return now == c
+}
+
 // Notify sends a request without an answer to the peer.
 func (c *Conn) Notify(code int32, ext func(w *command.Writer), body []byte) error {
 	w := command.Begin(make([]byte, 0, 256), command.JSON, code, c.k.opaque.Add(1), command.FlagOneway)

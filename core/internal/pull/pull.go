@@ -30,6 +30,7 @@ type Pull struct {
 	stats   *stats.Stats
 	cache   filter.Cache
 	park    *park
+	beside  beside
 	pool    sync.Pool
 
 	messages plugin.Counter
@@ -43,11 +44,13 @@ type task struct {
 	tags    *filter.Tags
 	group   string
 	sysFlag int32 // of the topic
+	wait    int64 // for how long it may be parked, ms
 	chunk   storage.Chunk
 	frags   [][]byte
 	units   []message.Unit
 	hdr     []byte
 	out     []command.Frame // of one: a frame passed by itself is allocated by each Send
+	run     func()          // reads and answers in a goroutine of its own
 }
 
 // New makes the behaviour and registers it.
@@ -57,7 +60,14 @@ func New(k *kernel.Kernel, clients *client.Manager, st *stats.Stats) *Pull {
 		messages: k.Meter.Counter("messages_out_total", "Messages that consumers got."),
 		empty:    k.Meter.Counter("pull_empty_total", "Pulls answered without a message."),
 	}
-	p.pool.New = func() any { return &task{} }
+	p.pool.New = func() any {
+		t := &task{}
+		t.run = func() {
+			defer p.beside.end()
+			p.pullBeside(t)
+		}
+		return t
+	}
 	p.park = newPark(p)
 	k.Handle(command.ReqPullMessage, p.serve)
 	k.Handle(command.ReqLitePullMessage, p.serve)
@@ -65,6 +75,8 @@ func New(k *kernel.Kernel, clients *client.Manager, st *stats.Stats) *Pull {
 	k.Hooks.OnOffsetReset(p.park.reset)
 	k.Hooks.OnStart(p.park.start)
 	k.Hooks.OnStop(p.park.stop)
+	k.Hooks.OnStart(p.beside.start(k))
+	k.Hooks.OnStop(p.beside.stop)
 	return p
 }
 
@@ -74,7 +86,7 @@ func (p *Pull) put(t *task) {
 	t.chunk.Reset()
 	clear(t.frags)
 	clear(t.out)
-	*t = task{chunk: t.chunk, frags: t.frags[:0], units: t.units[:0], hdr: t.hdr[:0], out: t.out[:0]}
+	*t = task{chunk: t.chunk, frags: t.frags[:0], units: t.units[:0], hdr: t.hdr[:0], out: t.out[:0], run: t.run}
 	p.pool.Put(t)
 }
 
@@ -107,30 +119,49 @@ func (p *Pull) serve(r *kernel.Request) {
 	if h.SysFlag&command.PullCommitOffset != 0 && h.CommitOffset >= 0 {
 		p.k.Offsets.Commit(string(h.ConsumerGroup), t.req.Queue, h.CommitOffset)
 	}
-	status := p.read(t)
-	if status != nil {
-		r.Fail(status)
-		p.put(t)
+	if h.SysFlag&command.PullSuspend != 0 {
+		t.wait = h.SuspendTimeoutMillis
+		if !p.k.Config().LongPolling {
+			t.wait = min(t.wait, p.k.Config().ShortPolling.Milliseconds())
+		}
+	}
+	if p.beside.begin() {
+		go t.run()
 		return
 	}
-	if h.SysFlag&command.PullSuspend != 0 && codeOf(t) == command.RespPullNotFound {
-		wait := h.SuspendTimeoutMillis
-		if !p.k.Config().LongPolling {
-			wait = min(wait, p.k.Config().ShortPolling.Milliseconds())
+	p.pull(t)
+}
+
+// pullBeside is pull beside the session.
+func (p *Pull) pullBeside(t *task) {
+	ticket := t.ticket
+	defer func() { // as the session does
+		if x := recover(); x != nil {
+			ticket.Reply(command.RespSystemError, func(w *command.Writer) {
+				w.Remark(ticket.Conn.Recovered(x, command.ReqPullMessage).Error())
+			})
 		}
-		if wait > 0 {
-			parked, err := p.park.hold(t, wait)
-			if parked {
-				return // t belongs to the park now
-			}
-			if err != nil {
-				r.Fail(err)
-				p.put(t)
-				return
-			}
+	}()
+	p.pull(t)
+	if !ticket.Conn.Open() {
+		p.park.disconnected(ticket.Conn) // it may have been parked behind that
+	}
+}
+
+// pull reads, and answers or parks; t is not the caller's any more.
+func (p *Pull) pull(t *task) {
+	err := p.read(t)
+	if err == nil && t.wait > 0 && codeOf(t) == command.RespPullNotFound {
+		var parked bool
+		if parked, err = p.park.hold(t, t.wait); parked {
+			return // t belongs to the park now
 		}
 	}
-	p.answer(t)
+	if err != nil {
+		t.ticket.Reply(kernel.CodeOf(err), func(w *command.Writer) { w.Remark(err.Error()) })
+	} else {
+		p.answer(t)
+	}
 	p.put(t)
 }
 
