@@ -142,22 +142,47 @@ func (r *Retention) stop(ctx context.Context) error {
 	return nil
 }
 
-// least is the shortest time between two looks.
-const least = 10 * time.Millisecond
+const (
+	// least is the shortest time between two runs.
+	least = 10 * time.Millisecond
+	// recheck is how often the disk is looked at while messages are refused: who makes
+	// room waits for it.
+	recheck = time.Second
+)
 
 func (r *Retention) loop() {
-	t := r.k.Clock.NewTimer(max(r.k.Config().Every, least))
+	next := r.k.Clock.Now().Add(max(r.k.Config().Every, least))
+	t := r.k.Clock.NewTimer(r.until(next))
 	defer t.Stop()
 	for {
+		due := true
 		select {
 		case <-t.C():
+			left := next.Sub(r.k.Clock.Now())
+			due = left <= 0 || left > r.k.Config().Every // the clock was set back
 		case <-r.kick:
 		case <-r.base.Done():
 			return
 		}
-		r.run(r.base)
-		t.Reset(max(r.k.Config().Every, least))
+		if due {
+			r.run(r.base)
+			next = r.k.Clock.Now().Add(max(r.k.Config().Every, least))
+		} else {
+			r.look()
+			r.show(nil)
+		}
+		t.Reset(r.until(next))
 	}
+}
+
+// until is how long to wait for the next run, or for a look at the disk before it. It
+// is bounded, because clocks are set back.
+func (r *Retention) until(next time.Time) time.Duration {
+	d := max(min(next.Sub(r.k.Clock.Now()), r.k.Config().Every), least)
+	if r.full.on {
+		d = min(d, recheck)
+	}
+	return d
 }
 
 // run looks once at everything and deletes what is due.
