@@ -205,7 +205,7 @@ func (r *storeRun) examine(ctx context.Context, dir string, deep bool) (*storeRe
 		r.meta.compare(v.Report)
 	}
 	v.Findings = append(v.Findings, r.meta.findings...)
-	v.Sound = v.Damaged()+v.LeftOut == 0
+	v.Sound = v.Damaged() == 0
 	return v, nil
 }
 

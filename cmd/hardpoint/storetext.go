@@ -174,9 +174,9 @@ func printVerdictOf(w io.Writer, v *storeReport) error {
 	printFindings(p, v.Report, false)
 	p.part()
 	if v.Sound {
-		p.line("nothing is damaged: %s", counted(len(v.Findings), "note"))
+		p.line("nothing is damaged: %s", counted(len(v.Findings)+v.LeftOut, "note"))
 	} else {
-		p.line("damaged: %s", counted(v.Damaged()+v.LeftOut, "finding"))
+		p.line("damaged: %s", counted(v.Damaged(), "finding"))
 	}
 	return p.end()
 }

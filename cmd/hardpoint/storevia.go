@@ -82,12 +82,7 @@ func (q *walked) add(u *message.Unit) {
 
 // bad adds a finding; at is a position where there is one.
 func (w *walk) bad(at int64, format string, args ...any) {
-	const most = 1000
-	if len(w.report.Findings) >= most {
-		w.report.LeftOut++
-		return
-	}
-	w.report.Findings = append(w.report.Findings, commitlog.Finding{Level: commitlog.Damage, File: "(database)", Offset: at, What: fmt.Sprintf(format, args...),
+	w.report.Add(commitlog.Finding{Level: commitlog.Damage, File: "(database)", Offset: at, What: fmt.Sprintf(format, args...),
 		Means: "what is there cannot be read; restore the store from a backup or another replica"})
 }
 

@@ -119,7 +119,7 @@ func examine(ctx context.Context, e Examination) (*examiner, error) {
 		return nil, err
 	}
 	if x.torn != nil {
-		x.report.add(*x.torn)
+		x.report.Add(*x.torn)
 	}
 	x.checkpoint()
 	x.report.sort()
@@ -157,15 +157,15 @@ func (x *examiner) small() error {
 	r.Checkpoint.PhysicTime, r.Checkpoint.LogicsTime, r.Checkpoint.IndexTime = c.physic, c.logics, c.index
 	r.Checkpoint.Published, r.Checkpoint.IndexAt = c.confirm, c.indexAt
 	if c.odd {
-		x.report.add(Finding{Level: Damage, part: ofCheckpoint, File: "checkpoint", Offset: cpConfirm + 8, What: "there are bytes where no broker writes any",
+		x.report.Add(Finding{Level: Damage, part: ofCheckpoint, File: "checkpoint", Offset: cpConfirm + 8, What: "there are bytes where no broker writes any",
 			Means: "the checkpoint cannot be trusted", Repair: "the checkpoint is put into the backup and made again"})
 	}
 	if cut, err := vfs.ReadFile(x.FS, x.path.cut); err == nil {
 		if _, err := strconv.ParseInt(string(trimLine(cut)), 10, 64); err != nil {
-			x.report.add(Finding{Level: Damage, part: ofOther, File: cutFile, What: fmt.Sprintf("it holds %q and not a position", clipped(cut)), Means: "a truncation that was interrupted cannot be finished, and no broker starts", lost: true,
+			x.report.Add(Finding{Level: Damage, part: ofOther, File: cutFile, What: fmt.Sprintf("it holds %q and not a position", clipped(cut)), Means: "a truncation that was interrupted cannot be finished, and no broker starts", lost: true,
 				Repair: "it is put into the backup, and the truncation is not finished"})
 		} else {
-			x.report.add(Finding{Level: Note, part: ofOther, File: cutFile, What: "a truncation was interrupted", Means: "the next start finishes it, from position " + string(trimLine(cut)) + " on"})
+			x.report.Add(Finding{Level: Note, part: ofOther, File: cutFile, What: "a truncation was interrupted", Means: "the next start finishes it, from position " + string(trimLine(cut)) + " on"})
 		}
 	}
 	if err := x.readDropped(); err != nil {
@@ -227,7 +227,7 @@ func (x *examiner) readIdentity() (*identity, error) {
 		f.Means, f.Repair = "a start believes this one, and refuses the files; they are like what the copy says", "it is made like the copy; both are put into the backup before"
 	}
 	x.twoIdentities = true
-	x.report.add(f)
+	x.report.Add(f)
 	return id, nil
 }
 
@@ -271,7 +271,7 @@ func (x *examiner) eitherOf(name string, parse func([]byte) error, means string)
 		if !used {
 			f.Means, f.Repair = means, ""
 		}
-		x.report.add(f)
+		x.report.Add(f)
 	}
 	return nil
 }
@@ -287,7 +287,7 @@ func (x *examiner) listSegments() error {
 		base, ok := parseFileName(name)
 		path := filepath.Join(x.path.log, name)
 		if !ok {
-			x.report.add(Finding{Level: Note, part: ofLog, File: x.rel(path), What: "it is no segment", Means: "nobody reads it"})
+			x.report.Add(Finding{Level: Note, part: ofLog, File: x.rel(path), What: "it is no segment", Means: "nobody reads it"})
 			continue
 		}
 		info, err := x.FS.Stat(path)
@@ -328,12 +328,12 @@ func (x *examiner) segment(f *segmentFile, last bool) bool {
 	switch {
 	case f.size == 0 && last:
 		d.Level, d.What, d.Means = Note, "the file is empty, as after a crash while it was made", "the next start removes it"
-		x.report.add(d)
+		x.report.Add(d)
 		return false
 	case x.Segment == 0 || f.base%x.Segment != 0:
 		d.Offset, d.What, d.Means = 0, fmt.Sprintf("its name is no multiple of the segment size %d", x.Segment), "no broker starts on this directory"
 		d.Repair, d.lost = "the file is put into the backup", true
-		x.report.add(d)
+		x.report.Add(d)
 		return false
 	case f.size < x.Segment:
 		d.What, d.Means = fmt.Sprintf("the file has %d bytes, segments of this log have %d", f.size, x.Segment), "the records that were behind its end are lost, unless it is restored"
@@ -342,11 +342,11 @@ func (x *examiner) segment(f *segmentFile, last bool) bool {
 		if last && x.id != nil && !x.report.Closed { // what is missing of it tells itself
 			d.Level, d.What, d.Means = Note, d.What+", as after a crash while it was made", "the next start extends it with zeros"
 		}
-		x.report.add(d)
+		x.report.Add(d)
 	case f.size > x.Segment:
 		d.What, d.Means = fmt.Sprintf("the file has %d bytes, segments of this log have %d", f.size, x.Segment), "no broker starts on this directory"
 		d.Bytes, d.Repair = f.size-x.Segment, "what is too much is put into the backup and cut off"
-		x.report.add(d)
+		x.report.Add(d)
 	}
 	return true
 }
@@ -356,7 +356,7 @@ func (x *examiner) checkpoint() {
 	r, c := &x.report, &x.fields
 	if !r.Checkpoint.Present {
 		if r.Records > 0 {
-			r.add(Finding{Level: Damage, part: ofCheckpoint, File: "checkpoint", What: "it is missing",
+			r.Add(Finding{Level: Damage, part: ofCheckpoint, File: "checkpoint", What: "it is missing",
 				Means: "nothing is lost; the next start reads the whole log", Repair: "it is made again"})
 		}
 		return
@@ -376,7 +376,7 @@ func (x *examiner) checkpoint() {
 		{cpIndexTime, c.index, "the key index is", "a start after a crash would keep keys of records that there are not"},
 	} {
 		if f.time > x.lastTime+checkpointSlack {
-			r.add(Finding{Level: Damage, part: ofCheckpoint, File: "checkpoint", Offset: f.at, Bytes: 8,
+			r.Add(Finding{Level: Damage, part: ofCheckpoint, File: "checkpoint", Offset: f.at, Bytes: 8,
 				What: fmt.Sprintf("it says that %s flushed up to the time %d, the last record has %d", f.what, f.time, x.lastTime), Means: f.means, Repair: repair})
 		}
 	}
@@ -389,7 +389,7 @@ func (x *examiner) checkpoint() {
 		what string
 	}{{cpConfirm, c.confirm, "records are published"}, {cpIndexAt, c.indexAt, "keys are flushed"}} {
 		if f.pos > int64(r.Tail) {
-			r.add(Finding{Level: Damage, part: ofCheckpoint, File: "checkpoint", Offset: f.at, Bytes: 8,
+			r.Add(Finding{Level: Damage, part: ofCheckpoint, File: "checkpoint", Offset: f.at, Bytes: 8,
 				What: fmt.Sprintf("it says that %s up to position %d, the log ends at %d", f.what, f.pos, r.Tail), Means: "the checkpoint is wrong, or the end of the log is lost", Repair: repair})
 		}
 	}

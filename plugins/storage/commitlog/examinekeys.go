@@ -136,7 +136,7 @@ func (k *keyCheck) header(f *IndexReport) error {
 	x := k.x
 	bad := func(off int64, what string) {
 		if !x.Live {
-			x.report.add(Finding{Level: Damage, part: ofIndex, File: x.rel(k.path(f.File)), Offset: off, What: what, Means: keysMeans, Repair: keysRepair})
+			x.report.Add(Finding{Level: Damage, part: ofIndex, File: x.rel(k.path(f.File)), Offset: off, What: what, Means: keysMeans, Repair: keysRepair})
 		}
 	}
 	size := k.size
@@ -228,7 +228,7 @@ func (k *keyCheck) endFile() error {
 		return nil
 	}
 	tell := func(off int64, what string) {
-		k.x.report.add(Finding{Level: Damage, part: ofIndex, File: name, Offset: off, What: what, Means: keysMeans, Repair: keysRepair})
+		k.x.report.Add(Finding{Level: Damage, part: ofIndex, File: name, Offset: off, What: what, Means: keysMeans, Repair: keysRepair})
 	}
 	if b := k.here.wrong; b.n > 0 {
 		tell(k.size.EntryAt(b.first.N), fmt.Sprintf("%s; the first is entry %d, hash %d, position %d", counted(b.n, "entry is of no key of the record that it names", "entries are of no key of the records that they name"), b.first.N, b.first.Hash, b.first.At))
@@ -317,6 +317,6 @@ func (k *keyCheck) settle() error {
 	case k.missAfter == k.missing && !x.report.Closed:
 		f.Level, f.Means, f.Repair = Note, "the broker ended before it had written them; the next start does", ""
 	}
-	x.report.add(f)
+	x.report.Add(f)
 	return nil
 }

@@ -45,7 +45,7 @@ func (x *examiner) missing(from, to int64) {
 	if n := (to - from) / x.Segment; n > 1 {
 		what = fmt.Sprintf("%d segments are missing, up to %s", n, fileName(to-x.Segment))
 	}
-	x.report.add(Finding{Level: Damage, part: ofLog, File: x.rel(filepath.Join(x.path.log, fileName(from))), Bytes: to - from, What: what,
+	x.report.Add(Finding{Level: Damage, part: ofLog, File: x.rel(filepath.Join(x.path.log, fileName(from))), Bytes: to - from, What: what,
 		Means:  "its records are lost unless it is restored from a backup or another replica, and no broker starts on this directory",
 		Repair: "a segment of zeros takes its place, so that those before and behind it are read on", lost: true})
 }
@@ -191,7 +191,7 @@ func (x *examiner) fault(rd *logReader, list segments, pos message.Position, fau
 		d.What = fmt.Sprintf("damaged in the middle of the log, %s: %s", upTo(seg, pos, next), fault)
 		d.Means = "the records in it are lost unless they are restored from a backup or another replica; readers pass over them, those behind are read"
 		d.Repair, d.kept = "the bytes stay as they are", true
-		x.report.add(d)
+		x.report.Add(d)
 		return next, true, nil
 	}
 	if unused && used <= pos+1 || x.Live {

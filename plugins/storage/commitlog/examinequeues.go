@@ -254,12 +254,12 @@ func (x *examiner) fileFindings(e *examinedQueue) {
 			continue
 		}
 		e.bad = e.bad || d.Level == Damage
-		x.report.add(d)
+		x.report.Add(d)
 	}
 	e.bad = e.bad || len(e.gone) > 0
 	for _, base := range e.gone {
 		if !slices.ContainsFunc(e.names, func(f queueFileSize) bool { return f.base == base }) {
-			x.report.add(Finding{Level: Damage, part: ofQueue, File: x.rel(filepath.Join(dir, fileName(base))), What: "the file is missing between others of the queue", Means: queueMeans, Repair: queueRepair})
+			x.report.Add(Finding{Level: Damage, part: ofQueue, File: x.rel(filepath.Join(dir, fileName(base))), What: "the file is missing between others of the queue", Means: queueMeans, Repair: queueRepair})
 		}
 	}
 }
@@ -478,7 +478,7 @@ func (x *examiner) endGone(all []*examinedQueue) {
 	if namer != nil {
 		who = fmt.Sprintf("ConsumeQueue %s names a record that ends at %d", namer.key, namer.named)
 	}
-	x.report.add(Finding{Level: Damage, part: ofLog, File: x.rel(filepath.Join(x.path.log, fileName(int64(end)))), What: "the last segments are missing: " + who,
+	x.report.Add(Finding{Level: Damage, part: ofLog, File: x.rel(filepath.Join(x.path.log, fileName(int64(end)))), What: "the last segments are missing: " + who,
 		Means:  "their records are lost unless they are restored from a backup or another replica, and no broker starts on this directory",
 		Repair: "the log ends where its files do", lost: true})
 }
@@ -539,11 +539,11 @@ func (x *examiner) queueFindings(e *examinedQueue) {
 	case e.q == nil && e.absent > e.late && exists:
 		f := of(badPlace{k: e.spans[0].from}, fmt.Sprintf("the queue has no files, and the log has %s of it", count(e.absent, "record")))
 		f.Offset, e.bad = 0, true
-		x.report.add(f)
+		x.report.Add(f)
 	case e.q == nil && e.absent > e.late && x.Deep:
 		f := of(badPlace{k: e.spans[0].from}, fmt.Sprintf("the queue has no files, and the log has %s of it", count(e.absent, "record")))
 		f.Level, f.Offset, f.Means, f.Repair = Note, 0, "there is no such topic in topics.json: it was deleted", ""
-		x.report.add(f)
+		x.report.Add(f)
 	}
 	e.bad = e.bad || e.q != nil && (e.differ.n+e.hole.n+e.orphan.n > 0 || e.odd || x.report.Closed && e.behind.n > e.late)
 	if p := e.differ; p.n > 0 {
@@ -551,10 +551,10 @@ func (x *examiner) queueFindings(e *examinedQueue) {
 		if p.is.at == p.was.at && p.is.size == p.was.size {
 			how = fmt.Sprintf("has tags code %d, its record %d", p.is.tags, p.was.tags)
 		}
-		x.report.add(of(p, fmt.Sprintf("%s of the log; the first, of offset %d, %s", counted(p.n, "entry is not that", "entries are not those"), p.k, how)))
+		x.report.Add(of(p, fmt.Sprintf("%s of the log; the first, of offset %d, %s", counted(p.n, "entry is not that", "entries are not those"), p.k, how)))
 	}
 	if p := e.hole; p.n > 0 {
-		x.report.add(of(p, fmt.Sprintf("%s, from offset %d on", counted(p.n, "entry is missing", "entries are missing"), p.k)))
+		x.report.Add(of(p, fmt.Sprintf("%s, from offset %d on", counted(p.n, "entry is missing", "entries are missing"), p.k)))
 	}
 	if p := e.behind; p.n > 0 && exists {
 		f := of(p, fmt.Sprintf("the queue ends at offset %d, the log has records up to %d", e.end, e.next-1))
@@ -564,17 +564,17 @@ func (x *examiner) queueFindings(e *examinedQueue) {
 		case !x.report.Closed:
 			f.Level, f.Means, f.Repair = Note, "the broker ended before it had written them; the next start does", ""
 		}
-		x.report.add(f)
+		x.report.Add(f)
 	}
 	if p := e.orphan; p.n > 0 {
 		f := of(p, fmt.Sprintf("%s that the log does not have; the first, of offset %d, names position %d", counted(p.n, "entry names a record", "entries name records"), p.k, p.is.at))
 		f.Means, f.Repair = "these records are lost, or the entries are wrong", "the entries are put into the backup and removed"
-		x.report.add(f)
+		x.report.Add(f)
 	}
 	if e.odd && e.differ.n+e.hole.n+e.orphan.n == 0 && x.Deep {
 		f := of(badPlace{k: e.end}, "behind its entries there are bytes that are none")
 		f.Bytes = 0
-		x.report.add(f)
+		x.report.Add(f)
 	}
 }
 

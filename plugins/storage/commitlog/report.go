@@ -33,10 +33,20 @@ type Report struct {
 	Index      []IndexReport    `json:"index"`
 	Checkpoint CheckpointReport `json:"checkpoint"`
 
-	// Findings are in the order of files and offsets; of more than a thousand only
-	// LeftOut tells how many there were.
+	// Findings are in the order of files and offsets; of more than a thousand notes, and
+	// of more than a thousand others, only LeftOut tells how many there were.
 	Findings []Finding `json:"findings"`
 	LeftOut  int       `json:"findingsLeftOut"`
+
+	tally tally
+}
+
+// tally is what all findings come to, also those that are left out.
+type tally struct {
+	levels   map[Level]int
+	parts    [ofOther + 1]bool // with damage
+	damaged  int               // left out
+	mendable int               // of them
 }
 
 // SegmentReport is one file of the log.
@@ -141,7 +151,7 @@ const (
 
 // Damaged counts the findings that are damage.
 func (r *Report) Damaged() int {
-	n := 0
+	n := r.tally.damaged
 	for i := range r.Findings {
 		if r.Findings[i].Level == Damage {
 			n++
@@ -152,14 +162,16 @@ func (r *Report) Damaged() int {
 
 // Mendable counts the damage that a repair does not leave as it is.
 func (r *Report) Mendable() int {
-	n := r.LeftOut
+	n := r.tally.mendable
 	for i := range r.Findings {
-		if f := &r.Findings[i]; f.Level == Damage && !f.kept {
+		if r.Findings[i].mendable() {
 			n++
 		}
 	}
 	return n
 }
+
+func (f *Finding) mendable() bool { return f.Level == Damage && !f.kept }
 
 // Lost are findings without whose files repair goes on only when told to.
 func (r *Report) Lost() []Finding {
@@ -167,17 +179,29 @@ func (r *Report) Lost() []Finding {
 }
 
 // damaged tells whether there is damage of a part.
-func (r *Report) damaged(p part) bool {
-	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.part == p && f.Level == Damage })
-}
+func (r *Report) damaged(p part) bool { return r.tally.parts[p] }
 
-// add keeps a finding, of too many only that there was one more.
-func (r *Report) add(f Finding) {
-	if len(r.Findings) >= maxDamage {
-		r.LeftOut++
+// Add keeps a finding, of too many only that there was one more: the notes of many
+// queues neither hide damage nor count as some. What is lost is always kept.
+func (r *Report) Add(f Finding) {
+	t := &r.tally
+	if t.levels == nil {
+		t.levels = map[Level]int{}
+	}
+	if f.Level == Damage {
+		t.parts[f.part] = true
+	}
+	if t.levels[f.Level]++; t.levels[f.Level] <= maxDamage || f.lost {
+		r.Findings = append(r.Findings, f)
 		return
 	}
-	r.Findings = append(r.Findings, f)
+	r.LeftOut++
+	if f.Level == Damage {
+		t.damaged++
+	}
+	if f.mendable() {
+		t.mendable++
+	}
 }
 
 func (r *Report) sort() {
