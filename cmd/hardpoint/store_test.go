@@ -8,11 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/internal/apachetest"
+	"github.com/hardpointmq/hardpoint/plugins/storage/commitlog"
 )
 
 // apacheStores unpacks the stores that Apache's brokers wrote into one directory.
@@ -110,5 +113,25 @@ func TestStoreKinds(t *testing.T) {
 		code := run(t.Context(), []string{"store", "repair", dir}, strings.NewReader(""), &out, &errs)
 		require.Equal(t, exitFailure, code, name)
 		require.Contains(t, filepath.ToSlash(strings.ReplaceAll(errs.String(), dir, "DIR")), name)
+	}
+}
+
+// TestSealKeeps: the broker that seals a store deletes nothing, however old it is or full
+// the disk, and makes no topics with names of its own.
+func TestSealKeeps(t *testing.T) {
+	l, err := config.Load(config.Options{Mode: config.Broker, Env: []string{
+		"HARDPOINT_BROKER_NAME=b", "HARDPOINT_BROKER_CLUSTER_NAME=c", "HARDPOINT_FILE_RESERVED_TIME=1",
+	}})
+	require.NoError(t, err)
+	for kind, found := range map[string]*commitlog.Report{"commitlog": {SegmentSize: 1 << 20}, "pebble": nil} {
+		r := &storeRun{kind: kind, dir: t.TempDir(), cfg: &l.Config}
+		r.exam.Config = commitlog.NewDefaultConfig()
+		got, err := r.sealing(t.TempDir(), found)
+		require.NoError(t, err)
+		keeps := &got.Config.Retention
+		require.False(t, keeps.CleanForcibly)
+		require.Greater(t, keeps.FileReservedTime, 9*365*24*time.Hour)
+		require.Equal(t, "b", got.Config.Broker.Name)
+		require.Equal(t, "c", got.Config.Broker.ClusterName)
 	}
 }

@@ -217,12 +217,35 @@ func (r *storeRun) openAndClose(ctx context.Context, found *commitlog.Report) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
+	l, err := r.sealing(data, found)
+	if err != nil { // no fault of the command line
+		return errors.New("no broker can be started on " + r.dir + ": " + err.Error())
+	}
+	n := &node{Loaded: l, began: time.Now(), metrics: adminport.NewMetrics(), upgrades: upgrades{}, log: r.log()}
+	app, err := wiring.New(n.options(), components(n)...)
+	if err != nil {
+		return err
+	}
+	if err := app.Start(ctx); err != nil {
+		return err
+	}
+	return app.Stop(context.WithoutCancel(ctx))
+}
+
+// sealing is the configuration of the broker that openAndClose starts.
+func (r *storeRun) sealing(data string, found *commitlog.Report) (*config.Loaded, error) {
 	flags := pflag.NewFlagSet("seal", pflag.ContinueOnError)
 	config.RegisterFlags(flags)
 	args := []string{"--data", data, "--storage", r.kind, "--listen", "127.0.0.1:0", "--admin-listen", "off"}
 	set := func(key, value string) { args = append(args, "--set", key+"="+value) }
 	set("storePathRootDir", r.dir)
 	set("messageDelayLevel", r.cfg.Store.MessageDelayLevel)
+	// What is old, and a full disk, are the owner's to deal with, by his configuration.
+	set("fileReservedTime", "87600")
+	set("cleanFileForciblyEnable", "false")
+	// Topics with these names are made.
+	set("brokerName", r.cfg.Broker.Name)
+	set("brokerClusterName", r.cfg.Broker.ClusterName)
 	if found == nil {
 		set("mappedFileSizeCommitLog", strconv.FormatInt(r.cfg.Store.SegmentSize, 10))
 	} else {
@@ -241,19 +264,7 @@ func (r *storeRun) openAndClose(ctx context.Context, found *commitlog.Report) (e
 		set("maxIndexNum", strconv.Itoa(int(entries)))
 	}
 	if err := flags.Parse(args); err != nil {
-		return err
+		return nil, err
 	}
-	l, err := config.Load(config.Options{Mode: config.Broker, Flags: flags})
-	if err != nil { // no fault of the command line
-		return errors.New("no broker can be started on " + r.dir + ": " + err.Error())
-	}
-	n := &node{Loaded: l, began: time.Now(), metrics: adminport.NewMetrics(), upgrades: upgrades{}, log: r.log()}
-	app, err := wiring.New(n.options(), components(n)...)
-	if err != nil {
-		return err
-	}
-	if err := app.Start(ctx); err != nil {
-		return err
-	}
-	return app.Stop(context.WithoutCancel(ctx))
+	return config.Load(config.Options{Mode: config.Broker, Flags: flags})
 }
