@@ -162,6 +162,9 @@ func (p *callConn) begin(ctx context.Context, r *readConn, k data.Kind, id uint6
 	p.id.Store(id)
 	done := ctx.Done()
 	if done == p.done {
+		if ctx.Err() != nil { // its watch may have ended before this call was there
+			go p.ended(r, done)
+		}
 		return
 	}
 	if p.unwatch != nil {

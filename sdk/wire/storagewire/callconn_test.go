@@ -85,6 +85,23 @@ func TestCallConnCancelled(t *testing.T) {
 	require.Nil(t, c.cause.Load())
 }
 
+// TestCallConnLate: a context that ended when it was watched and had no call ends the
+// call that begins then.
+func TestCallConnLate(t *testing.T) {
+	_, c, read, _ := withCallConn(t)
+	p := c.read.own.take()
+	ctx, cancel := context.WithCancel(t.Context())
+	p.begin(ctx, &c.read, kindRead, 1)
+	require.False(t, p.end())
+	require.True(t, p.unwatch(), "as if it had ended by itself")
+	cancel()
+	p.begin(ctx, &c.read, kindRead, 2)
+	require.NoError(t, read.SetReadDeadline(time.Now().Add(10*time.Second)))
+	require.Equal(t, data.Head{Kind: kindCancel, ID: 2, Timeout: cancelCalls}, nextCall(t, read))
+	require.True(t, p.end(), "its read is broken off")
+	require.True(t, c.read.own.give(p))
+}
+
 // TestCallConnFaults: what comes over a call connection and is no answer to the call
 // ends the session, and the call says so.
 func TestCallConnFaults(t *testing.T) {
