@@ -177,7 +177,7 @@ func startThrottled(t *testing.T, slow *throttle, flags ...string) *broker.Broke
 	config.RegisterFlags(fs)
 	require.NoError(t, fs.Parse(append([]string{
 		"--data", t.TempDir(), "--listen", "127.0.0.1:0", "--storage", commitlog.NewFactory().Name(),
-		"--set", "mappedFileSizeCommitLog=67108864",
+		"--set", "mappedFileSizeCommitLog=67108864", "--set", "diskSpaceWarningLevelRatio=99", // of any machine
 	}, flags...)))
 	l, err := config.Load(config.Options{Mode: config.Broker, Flags: fs, Hostname: "broker-a"})
 	require.NoError(t, err)

@@ -57,9 +57,7 @@ func TestBroker(t *testing.T) {
 			plugins.Storage = plugins.Storage.With(f)
 			dir := t.TempDir()
 			start := func() *embedded.Broker {
-				b, err := embedded.New(t.Context(), embedded.WithPlugins(plugins), embedded.WithStorage("journal"), embedded.WithDir(dir))
-				require.NoError(t, err)
-				return b
+				return embedded.Start(t, embedded.WithPlugins(plugins), embedded.WithStorage("journal"), embedded.WithDir(dir))
 			}
 			b := start()
 			sent, err := b.API().Send(t.Context(), &api.SendRequest{Topic: "T", Body: []byte("kept")})

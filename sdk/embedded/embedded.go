@@ -189,13 +189,15 @@ type TB interface {
 }
 
 // Start runs a broker until the test ends. It fails the test when the broker
-// does not start or stop. Warnings go to the test's log.
+// does not start or stop. Warnings go to the test's log. How full the disk of the
+// machine is does not matter to it, unless [With] says so.
 func Start(t TB, opts ...Option) *Broker {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	b, err := New(ctx, append([]Option{WithLogger(log)}, opts...)...)
+	own := []Option{WithLogger(log), With("diskSpaceWarningLevelRatio", "99"), With("cleanFileForciblyEnable", "false")}
+	b, err := New(ctx, append(own, opts...)...)
 	if err != nil {
 		t.Fatalf("starting an embedded broker: %v", err)
 	}

@@ -136,12 +136,11 @@ func TestDirectorySurvives(t *testing.T) {
 	for _, store := range []string{"commitlog", "pebble"} {
 		t.Run(store, func(t *testing.T) {
 			dir := t.TempDir()
-			b, err := embedded.New(t.Context(), embedded.WithDir(dir), embedded.WithStorage(store))
-			require.NoError(t, err)
+			b := embedded.Start(t, embedded.WithDir(dir), embedded.WithStorage(store))
 			sent := send(t, b, "T", "kept")
 			require.NoError(t, b.API().Commit(t.Context(), "g", sent.Queue, 1))
 
-			_, err = embedded.New(t.Context(), embedded.WithDir(dir), embedded.WithStorage(store))
+			_, err := embedded.New(t.Context(), embedded.WithDir(dir), embedded.WithStorage(store))
 			require.Error(t, err, "two brokers on one directory")
 			require.NoError(t, b.Close(t.Context()))
 			require.NoError(t, b.Close(t.Context()), "twice is legal")

@@ -28,6 +28,7 @@ func TestVeryManyQueues(t *testing.T) {
 	opts := []embedded.Option{
 		embedded.WithDir(t.TempDir()), embedded.With("mappedFileSizeConsumeQueue", "4000"), embedded.With("mappedFileSizeCommitLog", "16777216"),
 		embedded.With("plugins.storage.commitlog.maxMappedFiles", "64"),
+		embedded.With("diskSpaceWarningLevelRatio", "99"), embedded.With("cleanFileForciblyEnable", "false"), // of any machine
 	}
 	timed := func(what string, do func()) {
 		began := time.Now()

@@ -351,8 +351,7 @@ func TestBroker(t *testing.T) {
 	dir := t.TempDir()
 	var sent []api.SendResult
 	for round := range 2 {
-		b, err := embedded.New(t.Context(), embedded.WithPlugins(plugins), embedded.WithStorage("sqlite"), embedded.WithDir(dir))
-		require.NoError(t, err)
+		b := embedded.Start(t, embedded.WithPlugins(plugins), embedded.WithStorage("sqlite"), embedded.WithDir(dir))
 		for range 50 {
 			r, err := b.API().Send(t.Context(), &api.SendRequest{Topic: "T", Body: fmt.Appendf(nil, "%d", len(sent))})
 			require.NoError(t, err)

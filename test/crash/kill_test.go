@@ -45,8 +45,6 @@ func settings(flush string) []string {
 		"maxTransferCountOnMessageInDisk=1024", "maxTransferBytesOnMessageInDisk=1MiB",
 		// Waiting is not what is tested here, and two cores may be busy.
 		"waitTimeMillsInSendQueue=10000",
-		// Nor how full the disk of the machine is.
-		"diskSpaceWarningLevelRatio=99", "cleanFileForciblyEnable=false",
 	}
 }
 

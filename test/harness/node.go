@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hardpointmq/hardpoint/internal/hosttest"
 )
 
 // Store is one way to keep messages: a storage plugin, in the broker's process or
@@ -162,8 +164,7 @@ func (n *Node) TryStart() error {
 	// What tests read of the environment is not the broker's configuration.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HARDPOINT_") })
 	cmd.Env = append(cmd.Env, "GORACE=halt_on_error=0 exitcode=66")
-	// How full the disk of the machine is, is not what is tested.
-	cmd.Env = append(cmd.Env, "HARDPOINT_DISK_SPACE_WARNING_LEVEL_RATIO=99", "HARDPOINT_CLEAN_FILE_FORCIBLY_ENABLE=false")
+	cmd.Env = append(cmd.Env, hosttest.AnyDisk()...)
 	// Its own group, so that a storage process dies with the broker under Kill.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

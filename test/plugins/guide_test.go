@@ -151,6 +151,7 @@ func runShell(t *testing.T, dir, commands string) {
 		"PATH="+filepath.Dir(harness.Binary(t, false))+string(os.PathListSeparator)+os.Getenv("PATH"), "SOURCES="+sources, "TMPDIR="+t.TempDir(),
 		"GOPROXY=off", "GOFLAGS=", "GOWORK=off", "HARDPOINT_LISTEN=127.0.0.1:"+fmt.Sprint(harness.FreePort(t)), "HARDPOINT_VIP_CHANNEL=false",
 		"HARDPOINT_NAMESRV_LISTEN="+namesrv, "HARDPOINT_ADMIN_LISTEN=off", "HARDPOINT_DATA="+t.TempDir())
+	cmd.Env = append(cmd.Env, hosttest.AnyDisk()...)
 	// What a failed command leaves in the background ends with the shell.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
