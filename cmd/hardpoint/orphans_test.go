@@ -206,6 +206,17 @@ func TestHostKilled(t *testing.T) {
 	require.Empty(t, left, "the last one cleaned up")
 }
 
+// endWithTest ends a process that the test left when it failed.
+func endWithTest(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+}
+
 // TestHostKilledWhileItStarts leaves what is half made; the next start removes it.
 func TestHostKilledWhileItStarts(t *testing.T) {
 	dir, tmp := t.TempDir(), shortTemp(t)
@@ -213,6 +224,7 @@ func TestHostKilledWhileItStarts(t *testing.T) {
 		cmd := exec.Command("hardpoint", append([]string{"standalone", "--data", dir, "--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0", "--admin-listen", "off"}, withPlugins()...)...)
 		cmd.Stderr = os.Stderr
 		require.NoError(t, cmd.Start())
+		endWithTest(t, cmd)
 		var pids []int
 		require.Eventually(t, func() bool {
 			pids = hosttest.Children(t, cmd.Process.Pid)
@@ -267,6 +279,7 @@ func TestHostWithoutStderr(t *testing.T) {
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
+	endWithTest(t, cmd)
 	in := bufio.NewScanner(stderr)
 	for in.Scan() && !strings.Contains(in.Text(), "ready in") {
 	}
@@ -304,6 +317,7 @@ func TestHostAsPid1(t *testing.T) {
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
+	endWithTest(t, cmd)
 	ready := false
 	in := bufio.NewScanner(stderr)
 	var log strings.Builder

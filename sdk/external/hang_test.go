@@ -119,6 +119,12 @@ func TestHostStopped(t *testing.T) {
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { // one that is stopped does not end with its input
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
 	lines := bufio.NewScanner(out)
 	next := func() string {
 		require.True(t, lines.Scan())

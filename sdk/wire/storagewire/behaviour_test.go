@@ -215,7 +215,8 @@ func contextsCross(t *testing.T, newPair maker) {
 		require.ErrorIs(t, <-got, context.Canceled, name)
 		require.ErrorIs(t, <-left, context.Canceled, name)
 
-		ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+		// Long enough to get there on a busy machine: one that does not is never entered.
+		ctx, cancel = context.WithTimeout(t.Context(), 400*time.Millisecond)
 		go func() { got <- call(ctx) }()
 		<-entered
 		require.ErrorIs(t, <-got, context.DeadlineExceeded, name)
