@@ -376,7 +376,13 @@ func TestTransportReplaced(t *testing.T) {
 		hosttest.Refused(t, "the connections of a process do not move on Windows")
 	}
 	var up external.Replacer
-	tr := startTransport(t, external.Transport(remoting.Name, command(t, "serve"), external.Options{Linger: -1, Replacer: &up}))
+	var log buffer
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	tr := startLogged(t, external.Transport(remoting.Name, command(t, "serve"), external.Options{Linger: -1, Replacer: &up}), log.logger())
 	e, ln := serveEcho(t, tr, "127.0.0.1:0")
 	clients := make([]client, 4)
 	for i := range clients {
@@ -386,7 +392,8 @@ func TestTransportReplaced(t *testing.T) {
 	dialled := newEcho()
 	own, err := tr.Capabilities().Dialer.Dial(t.Context(), ln.Address(), transport.Limits{}, nil, dialled)
 	require.NoError(t, err)
-	open := len(e.opened)
+	open := len(clients) + 1
+	require.Eventually(t, func() bool { return len(e.opened) == open }, patience, time.Millisecond)
 	tenTimes(t, &up, "serve", func(i int) error {
 		c := &clients[i]
 		if c.conn == nil {
@@ -395,7 +402,11 @@ func TestTransportReplaced(t *testing.T) {
 		return c.ask(100 + int(c.seq)*i%3000)
 	})
 	require.Len(t, e.opened, open, "somebody connected anew")
-	require.Empty(t, e.closed)
+	select {
+	case why := <-e.closed:
+		t.Fatalf("a connection was closed: %v", why)
+	default:
+	}
 	require.Empty(t, dialled.closed)
 	require.NoError(t, own.Send(frames.Frame{Raw: frames.AppendResponse(nil, frames.JSON, 0, 1, "", 0)}))
 	require.NoError(t, own.Close())
