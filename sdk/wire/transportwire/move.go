@@ -26,13 +26,14 @@ func (l *link) count() int {
 	return len(l.peers)
 }
 
-// untried are the peers that nobody has tried to move.
+// untried are the peers that nobody has tried to move. One that has moved may still be
+// among those of l for a moment.
 func (l *link) untried() (all []*peer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.peers {
 		p.mu.Lock()
-		if !p.tried && p.cause == nil {
+		if p.home.l == l && !p.tried && p.cause == nil {
 			p.tried = true
 			all = append(all, p)
 		}
