@@ -1,24 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strconv"
 	"strings"
-	"text/tabwriter"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hardpointmq/hardpoint/core/broker"
 	"github.com/hardpointmq/hardpoint/core/command"
-	"github.com/hardpointmq/hardpoint/core/transport"
-	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
+	"github.com/hardpointmq/hardpoint/internal/adminclient"
 )
 
 func (p *program) groupCommand() *cobra.Command {
@@ -44,11 +36,12 @@ type assignedBroker struct {
 
 // groupAssign is one run of `group assign`.
 type groupAssign struct {
-	p                           *program
-	out                         output
-	server, nameServer, members string
-	plan                        command.PlanRequest
-	dry, yes                    bool
+	p        *program
+	out      output
+	at       adminFlags
+	members  string
+	plan     command.PlanRequest
+	dry, yes bool
 }
 
 func (p *program) groupAssign() *cobra.Command {
@@ -89,9 +82,8 @@ repeated.`,
 	f.StringVar(&g.plan.Weights, "weights", "", "weights by client id, `rules` such as big-*=4;10.0.0.1@*=2; without it those that the group has")
 	f.BoolVar(&g.plan.Unset, "unset", false, "take back what was set for the group in the topic")
 	f.StringVar(&g.members, "members", liveMembers, "live, or a `file` with members")
-	f.StringVar(&g.server, "broker", "127.0.0.1:10911", "`address` of a broker of the topic")
-	f.StringVar(&g.nameServer, "namesrv", "", "`address` of a name server, which tells a broker of the topic")
-	c.MarkFlagsMutuallyExclusive("broker", "namesrv")
+	g.at.registerBroker(c, "ask this broker of the topic: its `name`, or its address, for which no name server is asked; without it a name server tells them")
+	g.at.register(c)
 	c.MarkFlagsMutuallyExclusive("dry-run", "yes")
 	c.MarkFlagsMutuallyExclusive("unset", "allocator")
 	c.MarkFlagsMutuallyExclusive("unset", "weights")
@@ -106,17 +98,19 @@ func (g *groupAssign) run(ctx context.Context, group, topic string) (err error) 
 			return err
 		}
 	}
-	// A transport that lives as long as the questions.
-	t, err := remoting.New(ctx, transport.Params{}, remoting.NewDefaultConfig())
-	if err != nil {
-		return err
+	return g.at.with(ctx, func(ctx context.Context, c *adminclient.Client) error { return g.ask(ctx, c, group, topic) })
+}
+
+func (g *groupAssign) ask(ctx context.Context, c *adminclient.Client, group, topic string) error {
+	at := ""
+	if g.at.Broker != "" {
+		brokers, err := c.Brokers(ctx, g.at.Selection)
+		if err != nil {
+			return err
+		}
+		at = brokers[0].Address
 	}
-	if err := t.Start(ctx); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, t.Shutdown(context.WithoutCancel(ctx))) }()
-	d := t.Capabilities().Dialer
-	plan, err := broker.PlanAssignment(ctx, d, cmp.Or(g.nameServer, g.server), g.nameServer != "", group, topic, g.plan)
+	plan, err := c.PlanAssignment(ctx, at, group, topic, g.plan)
 	if err != nil {
 		return err
 	}
@@ -132,7 +126,7 @@ func (g *groupAssign) run(ctx context.Context, group, topic string) (err error) 
 		done.Brokers[i].PlanBroker, names[i] = b, b.BrokerName
 	}
 	if !g.out.json() {
-		if err := printPlan(g.p.stdout, plan); err != nil {
+		if err := g.p.show(&g.out, plan, func(t *page) { printPlan(t, plan) }); err != nil {
 			return err
 		}
 	}
@@ -141,7 +135,7 @@ func (g *groupAssign) run(ctx context.Context, group, topic string) (err error) 
 	}
 	failed := 0
 	if g.yes {
-		for i, err := range broker.SetAssignment(ctx, d, plan, broker.AssignmentSetting{Allocator: g.plan.Allocator, Weights: g.plan.Weights, Unset: g.plan.Unset}) {
+		for i, err := range c.SetAssignment(ctx, plan, adminclient.AssignmentSetting{Allocator: g.plan.Allocator, Weights: g.plan.Weights, Unset: g.plan.Unset}) {
 			if b := &done.Brokers[i]; err != nil {
 				b.Error = err.Error()
 				failed++
@@ -182,30 +176,24 @@ func (g *groupAssign) shown(plan *command.AssignmentPlan) error {
 	if len(plan.Members) == 0 {
 		return fmt.Errorf("group %s has no member that broker %s knows, so there is nothing to share; --members FILE tries some", plan.Group, plan.Broker)
 	}
-	if g.out.json() {
-		return g.p.printJSON(plan)
-	}
-	return printPlan(g.p.stdout, plan)
+	return g.p.show(&g.out, plan, func(t *page) { printPlan(t, plan) })
 }
 
 // told says what became of it, broker by broker.
 func (g *groupAssign) told(done *assigned) error {
-	if g.out.json() {
-		return g.p.printJSON(done)
-	}
-	if !g.yes {
+	if !g.yes && !g.out.json() {
 		return nil
 	}
-	t := tabwriter.NewWriter(g.p.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "\nset: %s\n", g.wanted())
-	for _, b := range done.Brokers {
-		says := "set"
-		if !b.Set {
-			says = "not set: " + b.Error
+	return g.p.show(&g.out, done, func(t *page) {
+		t.line("\nset: %s", g.wanted())
+		for _, b := range done.Brokers {
+			says := "set"
+			if !b.Set {
+				says = "not set: " + b.Error
+			}
+			t.line("%s\t%s\t%s", b.BrokerName, b.Address, says)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", b.BrokerName, b.Address, says)
-	}
-	return t.Flush()
+	})
 }
 
 func readMembers(file string) ([]command.PlanMember, error) {
@@ -228,38 +216,27 @@ func readMembers(file string) ([]command.PlanMember, error) {
 	return m, nil
 }
 
-func printPlan(w io.Writer, a *command.AssignmentPlan) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "group %s, topic %s: what allocator %s %s would do, by broker %s\n", a.Group, a.Topic, a.Allocator, a.Version, a.Broker)
+func printPlan(t *page, a *command.AssignmentPlan) {
+	t.line("group %s, topic %s: what allocator %s %s would do, by broker %s", a.Group, a.Topic, a.Allocator, a.Version, a.Broker)
 	if a.Generation > 0 {
-		fmt.Fprintf(t, "present: %s, generation %d\n\n", a.Present, a.Generation)
+		t.line("present: %s, generation %d", a.Present, a.Generation)
 	} else {
-		fmt.Fprintf(t, "present: this broker has assigned nothing; clients that share by themselves do not tell it\n\n")
+		t.line("present: this broker has assigned nothing; clients that share by themselves do not tell it")
 	}
+	t.part()
 	if len(a.Members) == 0 {
-		fmt.Fprintf(t, "the group has no members now: nothing moves\n")
-		return t.Flush()
+		t.line("the group has no members now: nothing moves")
+		return
 	}
-	fmt.Fprintln(t, "MEMBER\tZONE\tWEIGHT\tNOW\tTHEN")
+	t.row("MEMBER", "ZONE", "WEIGHT", "NOW", "THEN")
 	for _, m := range a.Members {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\n", orDash(m.ClientID), orDash(m.Zone), m.Weight, m.Before, m.After)
+		t.row(m.ClientID, m.Zone, m.Weight, m.Before, m.After)
 	}
-	fmt.Fprintln(t, "\nQUEUE\tZONE\tNOW\tTHEN\tWHY")
+	t.part()
+	t.row("QUEUE", "ZONE", "NOW", "THEN", "WHY")
 	for _, q := range a.Queues {
-		fmt.Fprintf(t, "%s/%d\t%s\t%s\t%s\t%s\n", q.BrokerName, q.QueueID, orDash(q.Zone), orDash(q.From), orDash(q.To), q.Why)
+		t.row(fmt.Sprintf("%s/%d", q.BrokerName, q.QueueID), q.Zone, q.From, q.To, q.Why)
 	}
-	fmt.Fprintf(t, "\nmoved: %d of %d queues; without an owner: %d\n", a.Moved, len(a.Queues), a.Unowned)
-	return t.Flush()
-}
-
-// orDash is a name of others in a table. What a terminal would not show as it is, is
-// quoted.
-func orDash(s string) string {
-	switch {
-	case s == "":
-		return "-"
-	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return strconv.Quote(s)
-	}
-	return s
+	t.part()
+	t.line("moved: %d of %d queues; without an owner: %d", a.Moved, len(a.Queues), a.Unowned)
 }

@@ -51,9 +51,9 @@ func TestGroupAssign(t *testing.T) {
 	}{
 		{"group G has no member that broker broker-a knows", []string{"G", "C", "--broker", broker}},
 		{`there is no allocate plugin "stick"; known are averagely, circle, config, consistenthash, machineroom, sticky, zone; did you mean sticky?`, []string{"G", "C", "--broker", broker, "--allocator", "stick"}},
-		{"No topic route info", []string{"G", "nowhere", "--namesrv", nameServer}},
+		{`there is no topic "nowhere"`, []string{"G", "nowhere", "--namesrv", nameServer}},
 		{"topic nowhere: the topic is not known", []string{"G", "nowhere", "--broker", broker}},
-		{"response code 3", []string{"G", "C", "--broker", nameServer, "--members", members}},
+		{"is no broker: ", []string{"G", "C", "--broker", nameServer, "--members", members}},
 	} {
 		code, out := text(tc.args...)
 		require.Equal(t, exitFailure, code, out)
@@ -69,7 +69,9 @@ func TestNamesOfOthers(t *testing.T) {
 		Members: []command.PlanMember{{ClientID: "größe 日本"}, {ClientID: "\x1b[2J\tx"}, {ClientID: "\xff"}, {}},
 		Queues:  []command.PlanQueue{{BrokerName: "b", To: "\x1b[2J\tx"}},
 	}
-	require.NoError(t, printPlan(&out, p))
+	g := newPage(&out)
+	printPlan(g, p)
+	require.NoError(t, g.end())
 	require.Regexp(t, `(?m)^größe 日本 +- `, out.String())
 	require.Regexp(t, `(?m)^"\\x1b\[2J\\tx" +- `, out.String())
 	require.Regexp(t, `(?m)^"\\xff" +- `, out.String())

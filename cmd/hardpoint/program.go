@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -97,7 +96,7 @@ Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly: the command l
 	for _, c := range serving {
 		c.GroupID = "serve"
 	}
-	tools := []*cobra.Command{p.configCommand(), p.pluginCommand(), p.groupCommand(), p.storeCommand(), p.benchCommand(), p.versionCommand()}
+	tools := []*cobra.Command{p.configCommand(), p.pluginCommand(), p.topicCommand(), p.groupCommand(), p.storeCommand(), p.benchCommand(), p.versionCommand()}
 	for _, c := range tools {
 		c.GroupID = "tools"
 	}
@@ -147,24 +146,6 @@ func counted(n int, noun string) string {
 		noun += "s"
 	}
 	return fmt.Sprintf("%d %s", n, noun)
-}
-
-// output is the flag --output of a command that prints data.
-type output struct{ choice }
-
-func (o *output) register(c *cobra.Command) {
-	o.word, o.words = "text", []string{"text", "json"}
-	o.choice.register(c, "output", "o", "form of the output")
-}
-
-func (o *output) json() bool { return o.word == "json" }
-
-// printJSON writes v indented.
-func (p *program) printJSON(v any) error {
-	e := json.NewEncoder(p.stdout)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }
 
 // build is what `version` tells.

@@ -1,63 +1,10 @@
 package main
 
 import (
-	"bufio"
-	"fmt"
 	"io"
-	"text/tabwriter"
-	"time"
 
 	"github.com/hardpointmq/hardpoint/plugins/storage/commitlog"
 )
-
-// sizeText is a number of bytes for a person.
-func sizeText(n int64) string {
-	const units = "KMGT"
-	if n < 1<<10 {
-		return fmt.Sprintf("%d B", n)
-	}
-	f, unit := float64(n)/(1<<10), 0
-	for ; f >= 1<<10 && unit < len(units)-1; unit++ {
-		f /= 1 << 10
-	}
-	return fmt.Sprintf("%.1f %ciB", f, units[unit])
-}
-
-// timeText is a time of a record for a person.
-func timeText(ms int64) string {
-	if ms <= 0 {
-		return "-"
-	}
-	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
-}
-
-// page gathers what a command prints, in columns where there are tabs.
-type page struct {
-	b *bufio.Writer
-	w *tabwriter.Writer
-}
-
-func newPage(w io.Writer) *page {
-	b := bufio.NewWriter(w)
-	return &page{b, tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)}
-}
-
-func (p *page) line(format string, args ...any) {
-	fmt.Fprint(p.w, harmless(fmt.Sprintf(format, args...))+"\n")
-}
-
-// part ends the columns, and begins others after an empty line.
-func (p *page) part() {
-	_ = p.w.Flush() // Flush of what is below tells
-	fmt.Fprintln(p.b)
-}
-
-func (p *page) end() error {
-	if err := p.w.Flush(); err != nil {
-		return err
-	}
-	return p.b.Flush()
-}
 
 // printStore prints what inspect found.
 func printStore(w io.Writer, v *storeReport) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/internal/rpc"
 )
 
 // ErrUnknown: there is no allocator of that name. Test with errors.Is.
@@ -72,7 +73,7 @@ const (
 type Assign struct {
 	k      *kernel.Kernel
 	p      Params
-	links  links
+	links  *rpc.Links
 	routes routes
 	slots  chan struct{}
 
@@ -92,8 +93,13 @@ func New(k *kernel.Kernel, p Params) *Assign {
 	a := &Assign{k: k, p: p, slots: make(chan struct{}, maxWaiting), groups: map[string]*group{}, lost: map[string]int{}}
 	a.generations = k.Meter.Counter("assignment_generations_total", "How often the queues of a group were shared anew by this broker.")
 	a.moves = k.Meter.Counter("assignment_moves_total", "Queues that went from a member to another one by that.")
-	a.links.dialer = p.Dialer
-	a.routes.k, a.routes.links, a.routes.servers = k, &a.links, p.NameServers
+	a.links = rpc.NewLinks(func() transport.Dialer {
+		if p.Dialer == nil {
+			return nil
+		}
+		return p.Dialer()
+	}, rpc.Options{})
+	a.routes.k, a.routes.links, a.routes.servers = k, a.links, p.NameServers
 	k.Handle(command.ReqQueryAssignment, a.query)
 	k.Handle(command.ReqSetMessageRequestMode, a.setMode)
 	k.Handle(command.ReqGetAllMessageRequestMode, a.allModes)
@@ -132,7 +138,7 @@ func (a *Assign) stop(context.Context) error {
 	a.mu.Lock()
 	a.stopped = true
 	a.mu.Unlock()
-	a.links.close()
+	a.links.Close()
 	a.wg.Wait()
 	return nil
 }

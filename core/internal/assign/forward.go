@@ -6,7 +6,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
-	"github.com/hardpointmq/hardpoint/core/internal/rpc"
+	"github.com/hardpointmq/hardpoint/internal/rpc"
 )
 
 // forward asks the owner. When it does not answer, what it said last holds.
@@ -45,7 +45,7 @@ func (a *Assign) ask(ctx context.Context, q *question, o host, known *table) (ou
 	}
 	ctx, cancel := context.WithTimeout(ctx, forwardWait)
 	defer cancel()
-	resp, err := a.links.call(ctx, o.address, rpc.Request(command.ReqQueryAssignment, func(w *command.Writer) {
+	resp, err := a.links.Call(ctx, o.address, rpc.Request(command.ReqQueryAssignment, func(w *command.Writer) {
 		w.Ext(fieldForwarded, a.k.Config().BrokerName)
 		if known != nil {
 			w.Ext(fieldKnown, known.stamp)

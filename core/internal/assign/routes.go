@@ -14,7 +14,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/internal/rarely"
-	"github.com/hardpointmq/hardpoint/core/internal/rpc"
+	"github.com/hardpointmq/hardpoint/internal/rpc"
 )
 
 const (
@@ -40,7 +40,7 @@ type host struct{ name, address string }
 // routes are the routes of topics that somebody asked for.
 type routes struct {
 	k       *kernel.Kernel
-	links   *links
+	links   *rpc.Links
 	servers func() []string
 	stale   rarely.Line
 
@@ -144,7 +144,7 @@ func (s *routes) ask(ctx context.Context, servers []string, topic string) (*rout
 	for _, server := range servers {
 		one, cancel := context.WithTimeout(ctx, routeWait)
 		var resp *rpc.Response
-		resp, err = s.links.call(one, server, rpc.Request(command.ReqGetRouteInfoByTopic, q.Append, nil))
+		resp, err = s.links.Call(one, server, rpc.Request(command.ReqGetRouteInfoByTopic, q.Append, nil))
 		cancel()
 		if err == nil {
 			err = resp.Err()

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/command"
-	"github.com/hardpointmq/hardpoint/core/internal/rpc"
 	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/internal/rpc"
 )
 
 // state is what one name server is to the broker.

@@ -252,7 +252,7 @@ func TestRefusal(t *testing.T) {
 		seen := l.take()
 		require.Len(t, seen, 1)
 		require.Contains(t, seen[0], "ERROR name server refused this broker")
-		require.Contains(t, seen[0], "1: as the script says")
+		require.Contains(t, seen[0], "(code 1): as the script says")
 		require.Equal(t, int32(1), n.dials.Load(), "the connection is good")
 		require.NoError(t, r.Sync(t.Context()), "who refuses is not waited for")
 		s.code.Store(command.RespSuccess)

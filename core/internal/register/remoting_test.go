@@ -9,8 +9,8 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/nameserver"
-	"github.com/hardpointmq/hardpoint/core/internal/rpc"
 	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/internal/rpc"
 	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
 )
 

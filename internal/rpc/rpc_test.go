@@ -12,9 +12,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hardpointmq/hardpoint/core/command"
-	"github.com/hardpointmq/hardpoint/core/internal/rpc"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/transport/transporttest"
+	"github.com/hardpointmq/hardpoint/internal/rpc"
 	"github.com/hardpointmq/hardpoint/plugins/transport/inproc"
 )
 

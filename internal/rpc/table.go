@@ -49,7 +49,7 @@ type CodeError struct {
 
 // Error implements error.
 func (e *CodeError) Error() string {
-	return fmt.Sprintf("response code %d: %s", e.Code, e.Remark)
+	return fmt.Sprintf("%s (code %d): %s", command.ResponseName(e.Code), e.Code, e.Remark)
 }
 
 // Err is a *CodeError unless the response says success.

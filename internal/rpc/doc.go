@@ -3,5 +3,5 @@
 // clients that are connected to it.
 //
 // [Table] is the matching alone, for a session that has one already. [Client] is
-// a dialled connection with a table.
+// a dialled connection with a table, [Links] are such connections to many servers.
 package rpc

@@ -1,20 +1,27 @@
-package broker_test
+package adminclient_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hardpointmq/hardpoint/core/broker"
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/transport"
-	"github.com/hardpointmq/hardpoint/plugins/transport/inproc"
 )
 
-// scriptedServer answers each request with the body that is scripted for its code; it
-// closes the connection on one that is not.
+// scriptedServer answers each request with what is scripted for its code, a body that
+// is written as JSON, a refusal, a rawBody or silence; it closes the connection on one
+// that is not.
 type scriptedServer map[int32]any
+
+type (
+	refusal struct {
+		code   int32
+		remark string
+	}
+	rawBody string
+	silence struct{}
+)
 
 type scriptedConn struct {
 	s scriptedServer
@@ -30,10 +37,23 @@ func (c *scriptedConn) Arrived(in []command.Frame) {
 		var h command.Header
 		err := h.Decode(&in[i])
 		answer, ok := c.s[h.Code]
-		body, err2 := command.EncodeBody(answer)
-		if err != nil || err2 != nil || !ok {
+		if err != nil || !ok {
 			_ = c.p.Close()
 			return
+		}
+		var body []byte
+		switch a := answer.(type) {
+		case silence:
+			continue
+		case refusal:
+			_ = c.p.Send(command.Frame{Header: command.AppendResponse(nil, in[i].Type, a.code, h.Opaque, a.remark, 0)})
+			continue
+		case rawBody:
+			body = []byte(a)
+		default:
+			if body, err = command.EncodeBody(answer); err != nil {
+				panic(err)
+			}
 		}
 		w := command.Begin(nil, in[i].Type, command.RespSuccess, h.Opaque, command.FlagResponse)
 		_ = c.p.Send(command.Frame{Header: w.End(len(body)), Body: body})
@@ -42,30 +62,23 @@ func (c *scriptedConn) Arrived(in []command.Frame) {
 
 // TestPlanIsAskedOfEach: name servers know brokers for a while that are gone.
 func TestPlanIsAskedOfEach(t *testing.T) {
-	tr, err := inproc.New(t.Context(), transport.Params{}, inproc.Config{})
-	require.NoError(t, err)
-	require.NoError(t, tr.Start(t.Context()))
-	t.Cleanup(func() { _ = tr.Shutdown(context.Background()) })
+	n := newNetwork(t)
 	at := func(name, address string) command.BrokerData {
 		return command.BrokerData{Cluster: "C", BrokerName: name, BrokerAddrs: map[int64]string{0: address}}
 	}
-	serve := func(address string, s scriptedServer) {
-		_, err := tr.Serve(t.Context(), transport.Listen{Address: address}, transport.Services{Frames: s})
-		require.NoError(t, err)
-	}
-	serve("names", scriptedServer{command.ReqGetRouteInfoByTopic: command.TopicRouteData{
+	n.serve("names", scriptedServer{command.ReqGetRouteInfoByTopic: command.TopicRouteData{
 		BrokerDatas: []command.BrokerData{at("a", "gone"), at("b", "dying"), at("c", "here")},
 	}})
-	serve("dying", scriptedServer{})
-	serve("here", scriptedServer{command.ReqQueryAssignment: command.QueryAssignmentResponse{Plan: &command.AssignmentPlan{Broker: "c"}}})
-	p, err := broker.PlanAssignment(t.Context(), tr, "names", true, "G", "T", command.PlanRequest{})
+	n.serve("dying", scriptedServer{})
+	n.serve("here", scriptedServer{command.ReqQueryAssignment: command.QueryAssignmentResponse{Plan: &command.AssignmentPlan{Broker: "c"}}})
+	p, err := n.client("names").PlanAssignment(t.Context(), "", "G", "T", command.PlanRequest{})
 	require.NoError(t, err)
 	require.Equal(t, "c", p.Broker)
 
-	serve("names2", scriptedServer{command.ReqGetRouteInfoByTopic: command.TopicRouteData{
+	n.serve("names2", scriptedServer{command.ReqGetRouteInfoByTopic: command.TopicRouteData{
 		BrokerDatas: []command.BrokerData{at("a", "gone"), at("b", "dying")},
 	}})
-	_, err = broker.PlanAssignment(t.Context(), tr, "names2", true, "G", "T", command.PlanRequest{})
+	_, err = n.client("names2").PlanAssignment(t.Context(), "", "G", "T", command.PlanRequest{})
 	require.ErrorContains(t, err, "connecting to gone")
 	require.ErrorContains(t, err, "asking dying")
 }

@@ -1,4 +1,4 @@
-package assign
+package rpc
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hardpointmq/hardpoint/core/command"
-	"github.com/hardpointmq/hardpoint/core/internal/rpc"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/plugins/transport/inproc"
 )
@@ -40,10 +39,10 @@ func TestLinksShrink(t *testing.T) {
 		require.NoError(t, err)
 		return ln
 	}
-	l := links{dialer: func() transport.Dialer { return tr }}
-	defer l.close()
+	l := NewLinks(func() transport.Dialer { return tr }, Options{})
+	defer l.Close()
 	ask := func(name string) error {
-		_, err := l.call(t.Context(), name, rpc.Request(command.ReqGetRouteInfoByTopic, func(*command.Writer) {}, nil))
+		_, err := l.Call(t.Context(), name, Request(command.ReqGetRouteInfoByTopic, func(*command.Writer) {}, nil))
 		return err
 	}
 	stays := serve("stays")

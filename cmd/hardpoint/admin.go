@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/internal/adminclient"
+	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
+)
+
+// defaultNameServer is asked when nobody says which.
+const defaultNameServer = "127.0.0.1:9876"
+
+// adminFlags are the flags of the commands that ask running servers.
+type adminFlags struct {
+	servers addressesFlag
+	timeout time.Duration
+	// Of the commands that go to some brokers only.
+	adminclient.Selection
+}
+
+// register adds what all such commands have.
+func (a *adminFlags) register(c *cobra.Command) {
+	f := c.Flags()
+	f.Var(&a.servers, "namesrv", "`addresses` of name servers, of which the first that answers is asked; else those of NAMESRV_ADDR, or of the configuration (HARDPOINT_CONFIG, HARDPOINT_NAMESRV_ADDR), or "+defaultNameServer)
+	a.timeout = adminclient.DefaultTimeout
+	f.Var(durationFlag{&a.timeout}, "timeout", "how long a server may take for an answer")
+	_ = c.RegisterFlagCompletionFunc("namesrv", cobra.NoFileCompletions)
+}
+
+// registerSelection adds the flags that say which brokers.
+func (a *adminFlags) registerSelection(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&a.Cluster, "cluster", "", "only the brokers of this cluster, by its `name`")
+	_ = c.RegisterFlagCompletionFunc("cluster", a.complete(clusterNames))
+	a.registerBroker(c, "only this broker: its `name`, or its address, for which no name server is asked")
+}
+
+func (a *adminFlags) registerBroker(c *cobra.Command, usage string) {
+	c.Flags().StringVar(&a.Broker, "broker", "", usage)
+	_ = c.RegisterFlagCompletionFunc("broker", a.complete(brokerNames))
+}
+
+// addressesFlag are addresses of name servers.
+type addressesFlag struct{ list []string }
+
+func (a *addressesFlag) String() string { return strings.Join(a.list, ";") }
+func (a *addressesFlag) Type() string   { return "addresses" }
+func (a *addressesFlag) Set(text string) (err error) {
+	a.list, err = adminclient.ParseAddresses(text)
+	return err
+}
+
+// nameServers are those to ask; guessed: nobody said so.
+func (a *adminFlags) nameServers() (list []string, guessed bool, err error) {
+	if len(a.servers.list) > 0 {
+		return a.servers.list, false, nil
+	}
+	if text := os.Getenv("NAMESRV_ADDR"); text != "" {
+		list, err = adminclient.ParseAddresses(text)
+		if err != nil {
+			err = fmt.Errorf("NAMESRV_ADDR: %w", err)
+		}
+		return list, false, err
+	}
+	if os.Getenv("HARDPOINT_CONFIG") != "" || os.Getenv("HARDPOINT_NAMESRV_ADDR") != "" {
+		l, err := config.Load(config.Options{Mode: config.Broker, Env: os.Environ()})
+		if err != nil {
+			return nil, false, err
+		}
+		if len(l.Config.Broker.NamesrvAddrs) > 0 {
+			return l.Config.Broker.NamesrvAddrs, false, nil
+		}
+	}
+	return []string{defaultNameServer}, true, nil
+}
+
+// with calls do with a client, which is closed then.
+func (a *adminFlags) with(ctx context.Context, do func(context.Context, *adminclient.Client) error) (err error) {
+	servers, guessed, err := a.nameServers()
+	if err != nil {
+		return err
+	}
+	// A transport that lives as long as the questions.
+	t, err := remoting.New(ctx, transport.Params{}, remoting.NewDefaultConfig())
+	if err != nil {
+		return err
+	}
+	if err := t.Start(ctx); err != nil {
+		return err
+	}
+	c := adminclient.New(adminclient.Options{Dialer: t.Capabilities().Dialer, NameServers: servers, Timeout: a.timeout})
+	defer func() {
+		c.Close()
+		err = errors.Join(err, t.Shutdown(context.WithoutCancel(ctx)))
+	}()
+	err = do(ctx, c)
+	if guessed && errors.Is(err, adminclient.ErrNoNameServer) {
+		err = fmt.Errorf("%w\nno name server was named: say --namesrv, or set NAMESRV_ADDR", err)
+	}
+	return err
+}
+
+// completionPatience is how long somebody waits who presses the tab key.
+const completionPatience = 700 * time.Millisecond
+
+// complete completes with names that servers know; nothing when none answers soon.
+func (a *adminFlags) complete(names func(context.Context, *adminclient.Client) ([]string, error)) cobra.CompletionFunc {
+	return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(c.Context(), completionPatience)
+		defer cancel()
+		var out []string
+		_ = a.with(ctx, func(ctx context.Context, c *adminclient.Client) (err error) { // no names, no completion
+			out, err = names(ctx, c)
+			return err
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func clusterNames(ctx context.Context, c *adminclient.Client) ([]string, error) {
+	info, err := c.Clusters(ctx)
+	names := make([]string, 0, len(info.ClusterAddrTable))
+	for name := range info.ClusterAddrTable {
+		names = append(names, name)
+	}
+	return names, err
+}
+
+func brokerNames(ctx context.Context, c *adminclient.Client) ([]string, error) {
+	info, err := c.Clusters(ctx)
+	names := make([]string, 0, len(info.BrokerAddrTable))
+	for name := range info.BrokerAddrTable {
+		names = append(names, name)
+	}
+	return names, err
+}

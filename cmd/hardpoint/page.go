@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// output is the flag --output of a command that prints data.
+type output struct{ choice }
+
+func (o *output) register(c *cobra.Command) {
+	o.word, o.words = "text", []string{"text", "json"}
+	o.choice.register(c, "output", "o", "form of the output")
+}
+
+func (o *output) json() bool { return o.word == "json" }
+
+// printJSON writes v indented.
+func (p *program) printJSON(v any) error {
+	e := json.NewEncoder(p.stdout)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// show prints what a command found: v as JSON, or what text writes of it.
+func (p *program) show(o *output, v any, text func(*page)) error {
+	if o.json() {
+		return p.printJSON(v)
+	}
+	g := newPage(p.stdout)
+	text(g)
+	return g.end()
+}
+
+// page gathers what a command prints, in columns where there are tabs.
+type page struct {
+	b *bufio.Writer
+	w *tabwriter.Writer
+}
+
+func newPage(w io.Writer) *page {
+	b := bufio.NewWriter(w)
+	return &page{b, tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)}
+}
+
+func (p *page) line(format string, args ...any) {
+	fmt.Fprint(p.w, harmless(fmt.Sprintf(format, args...))+"\n")
+}
+
+// row is a line of a table, with the titles of its columns or their values; see cell.
+func (p *page) row(cells ...any) {
+	texts := make([]string, len(cells))
+	for i, c := range cells {
+		texts[i] = cell(c)
+	}
+	fmt.Fprint(p.w, strings.Join(texts, "\t")+"\n")
+}
+
+// part ends the columns, and begins others after an empty line.
+func (p *page) part() {
+	_ = p.w.Flush() // Flush of what is below tells
+	fmt.Fprintln(p.b)
+}
+
+func (p *page) end() error {
+	if err := p.w.Flush(); err != nil {
+		return err
+	}
+	return p.b.Flush()
+}
+
+// cell is a value in a table: names of others safe for a terminal, what is missing as
+// a dash, times and durations with their units.
+func cell(v any) string {
+	switch v := v.(type) {
+	case string:
+		return orDash(v)
+	case time.Duration:
+		return durationText(v)
+	case bool:
+		if v {
+			return "yes"
+		}
+		return "no"
+	}
+	return orDash(fmt.Sprint(v))
+}
+
+// orDash is a name of others in a table. What a terminal would not show as it is, is
+// quoted.
+func orDash(s string) string {
+	switch {
+	case s == "":
+		return "-"
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// sizeText is a number of bytes for a person.
+func sizeText(n int64) string {
+	const units = "KMGT"
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, unit := float64(n)/(1<<10), 0
+	for ; f >= 1<<10 && unit < len(units)-1; unit++ {
+		f /= 1 << 10
+	}
+	return fmt.Sprintf("%.1f %ciB", f, units[unit])
+}
+
+// timeText is a time of a record for a person.
+func timeText(ms int64) string {
+	if ms <= 0 {
+		return "-"
+	}
+	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// durationText is a span of time for a person: two units at most.
+func durationText(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + durationText(-d)
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+	case d < 48*time.Hour:
+		return strings.TrimSuffix(strings.TrimSuffix(d.Round(time.Minute).String(), "0s"), "0m")
+	}
+	h := int64(d.Round(time.Hour) / time.Hour)
+	if h%24 == 0 {
+		return fmt.Sprintf("%dd", h/24)
+	}
+	return fmt.Sprintf("%dd%dh", h/24, h%24)
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/internal/adminclient"
+)
+
+func (p *program) topicCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "topic", Short: "Topics of running brokers",
+		Long: "Lists, shows, creates, changes and deletes the topics of running brokers, Hardpoint's and Apache RocketMQ's (4.9, 5.x).\n\n" + adminHelp,
+	}
+	c.AddCommand(p.topicList())
+	return c
+}
+
+// adminHelp is what the commands that ask running servers have in common.
+const adminHelp = `Name servers are those of --namesrv, of the environment (NAMESRV_ADDR) or of the configuration; of several the first that
+answers is asked. With an address as --broker none is asked.
+
+The exit code is 0 when all brokers that are concerned answered, 1 when one of them did not: what the others said is shown,
+and which one failed. Without --yes nothing is changed by what cannot be undone.`
+
+// topicLine is what some brokers of a cluster say of a topic, all the same.
+type topicLine struct {
+	Topic       string            `json:"topic"`
+	Kind        string            `json:"kind"` // see topicKind
+	Cluster     string            `json:"cluster"`
+	Brokers     []string          `json:"brokers"`
+	ReadQueues  int32             `json:"readQueues"` // of each broker
+	WriteQueues int32             `json:"writeQueues"`
+	Perm        string            `json:"perm"`
+	Order       bool              `json:"order"`
+	Attributes  command.StringMap `json:"attributes"`
+}
+
+// topicTable is what `topic list` prints as JSON.
+type topicTable struct {
+	Topics   []topicLine           `json:"topics"`
+	Failures []adminclient.Failure `json:"failures,omitempty"`
+}
+
+// The kinds of topics.
+const (
+	kindNormal = "normal"
+	kindRetry  = "retry"
+	kindDLQ    = "dead letter"
+	kindSystem = "system"
+)
+
+// topicKind is the kind of a topic on brokers.
+func topicKind(topic string, brokers []adminclient.Broker) string {
+	switch {
+	case strings.HasPrefix(topic, message.RetryPrefix):
+		return kindRetry
+	case strings.HasPrefix(topic, message.DLQPrefix):
+		return kindDLQ
+	case message.IsSystem(topic), slices.ContainsFunc(brokers, func(b adminclient.Broker) bool {
+		return topic == b.Cluster || topic == b.Name || topic == b.Cluster+message.ReplyTopicSuffix
+	}):
+		return kindSystem
+	}
+	return kindNormal
+}
+
+// permText is a permission as RocketMQ writes it: R, W and X for inherit.
+func permText(perm int32) string {
+	var b strings.Builder
+	for _, bit := range []struct {
+		of   int32
+		char byte
+	}{{4, 'R'}, {2, 'W'}, {1, 'X'}} {
+		if perm&bit.of != 0 {
+			b.WriteByte(bit.char)
+		}
+	}
+	if b.Len() == 0 {
+		return "none"
+	}
+	return b.String()
+}
+
+func (p *program) topicList() *cobra.Command {
+	var out output
+	var at adminFlags
+	var all bool
+	c := &cobra.Command{
+		Use: "list", Short: "List topics",
+		Long: "Lists the topics that the brokers have, with their queues on each broker. Brokers that have a topic in different forms are\nlines of their own. Topics of the brokers themselves and those of groups for retries and dead letters are left out.",
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return at.with(c.Context(), func(ctx context.Context, c *adminclient.Client) error {
+				brokers, err := c.Brokers(ctx, at.Selection)
+				if err != nil {
+					return err
+				}
+				results := adminclient.Each(ctx, brokers, func(ctx context.Context, b adminclient.Broker) (command.TopicConfigSerializeWrapper, error) {
+					return adminclient.Get[command.TopicConfigSerializeWrapper](ctx, c, b.Address, command.ReqGetAllTopicConfig, nil, nil)
+				})
+				err = adminclient.Failed(results)
+				t := topicTable{Topics: topicLines(results, all), Failures: adminclient.FailuresOf(err)}
+				if shown := p.show(&out, t, t.print); shown != nil {
+					return shown
+				}
+				return err
+			})
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "also the topics of brokers, and those for retries and dead letters")
+	at.register(c)
+	at.registerSelection(c)
+	out.register(c)
+	return c
+}
+
+// topicLines joins what brokers say of their topics, by name.
+func topicLines(results []adminclient.Result[command.TopicConfigSerializeWrapper], all bool) []topicLine {
+	lines := []topicLine{}
+	var brokers []adminclient.Broker
+	for _, r := range results {
+		brokers = append(brokers, r.Broker)
+	}
+	at := map[string][]int{} // lines of a topic
+	for _, r := range results {
+		for _, name := range slices.Sorted(maps.Keys(r.Value.TopicConfigTable)) {
+			t := r.Value.TopicConfigTable[name]
+			l := topicLine{
+				Topic: name, Kind: topicKind(name, brokers), Cluster: r.Broker.Cluster, ReadQueues: t.ReadQueueNums, WriteQueues: t.WriteQueueNums,
+				Perm: permText(t.Perm), Order: t.Order, Attributes: t.Attributes,
+			}
+			if !all && l.Kind != kindNormal {
+				continue
+			}
+			i := slices.IndexFunc(at[name], func(i int) bool {
+				l.Brokers = lines[i].Brokers
+				return reflect.DeepEqual(l, lines[i])
+			})
+			if i >= 0 {
+				known := &lines[at[name][i]]
+				known.Brokers = append(known.Brokers, r.Broker.Name)
+				continue
+			}
+			l.Brokers = []string{r.Broker.Name}
+			at[name] = append(at[name], len(lines))
+			lines = append(lines, l)
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b topicLine) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), strings.Compare(a.Cluster, b.Cluster))
+	})
+	return lines
+}
+
+func (t topicTable) print(g *page) {
+	g.row("TOPIC", "CLUSTER", "BROKERS", "READ", "WRITE", "PERM", "ORDER", "ATTRIBUTES")
+	for _, l := range t.Topics {
+		g.row(l.Topic, l.Cluster, strings.Join(l.Brokers, ","), l.ReadQueues, l.WriteQueues, l.Perm, l.Order, attributesText(l.Attributes))
+	}
+}
+
+// attributesText is attributes as key=value, by key.
+func attributesText(m command.StringMap) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, k+"="+m[k])
+	}
+	return strings.Join(out, ",")
+}
