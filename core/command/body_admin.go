@@ -181,3 +181,40 @@ func (c *ConsumerStatus) AppendJSON(dst []byte) []byte {
 	}
 	return append(AppendQueueMap(append(dst, `},"messageQueueTable":`...), c.MessageQueueTable, appendInt), '}')
 }
+
+// HAStatus answers GET_BROKER_HA_STATUS (907) (E.18): of a master its replicas, of a
+// replica how far it is. Offsets are positions in the log.
+type HAStatus struct {
+	Client                   HAClient       `json:"haClientRuntimeInfo"`
+	Connections              []HAConnection `json:"haConnectionInfo"`
+	InSyncSlaveNums          int32          `json:"inSyncSlaveNums"`
+	Master                   bool           `json:"master"`
+	MasterCommitLogMaxOffset int64          `json:"masterCommitLogMaxOffset"`
+}
+
+// MarshalJSON writes [] for no connections.
+func (s HAStatus) MarshalJSON() ([]byte, error) {
+	type plain HAStatus
+	s.Connections = list(s.Connections)
+	return EncodeBody(plain(s))
+}
+
+// HAClient is a replica's link to its master; times in ms since epoch.
+type HAClient struct {
+	LastReadTimestamp       int64  `json:"lastReadTimestamp"`
+	LastWriteTimestamp      int64  `json:"lastWriteTimestamp"`
+	MasterAddr              string `json:"masterAddr,omitempty"`
+	MasterFlushOffset       int64  `json:"masterFlushOffset"`
+	MaxOffset               int64  `json:"maxOffset"`
+	TransferredByteInSecond int64  `json:"transferredByteInSecond"`
+}
+
+// HAConnection is a master's link to a replica.
+type HAConnection struct {
+	Addr                    string `json:"addr"`
+	Diff                    int64  `json:"diff"` // bytes that it lacks
+	InSync                  bool   `json:"inSync"`
+	SlaveAckOffset          int64  `json:"slaveAckOffset"`
+	TransferFromWhere       int64  `json:"transferFromWhere"`
+	TransferredByteInSecond int64  `json:"transferredByteInSecond"`
+}

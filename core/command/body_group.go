@@ -69,6 +69,14 @@ func (s SubscriptionGroupWrapper) MarshalJSON() ([]byte, error) {
 	return EncodeBody(plain(s))
 }
 
+// GroupForbidden answers UPDATE_AND_GET_GROUP_FORBIDDEN (353): whether a group may
+// read a topic.
+type GroupForbidden struct {
+	Group    string `json:"group"`
+	Readable bool   `json:"readable"`
+	Topic    string `json:"topic"`
+}
+
 // SubscriptionGroupList is the body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225).
 type SubscriptionGroupList struct {
 	Groups []SubscriptionGroupConfig `json:"groupConfigList"`

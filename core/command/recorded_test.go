@@ -201,6 +201,7 @@ var typedRequests = map[int32]func() typedHeader{
 
 	ReqGetSubscriptionGroupConfig:      func() typedHeader { return &GroupRequest{} },
 	ReqQueryTopicsByConsumer:           func() typedHeader { return &GroupRequest{} },
+	ReqUpdateAndGetGroupForbidden:      func() typedHeader { return &GroupForbiddenRequest{} },
 	ReqQueryConsumeTimeSpan:            func() typedHeader { return &GroupTopicRequest{} },
 	ReqQuerySubscriptionByConsumer:     func() typedHeader { return &GroupTopicRequest{} },
 	ReqDeleteSubscriptionGroup:         func() typedHeader { return &DeleteGroupRequest{} },

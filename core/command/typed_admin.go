@@ -31,6 +31,30 @@ func (r *GroupTopicRequest) Append(w *Writer) {
 	w.Ext("topic", r.Topic)
 }
 
+// GroupForbiddenRequest is UPDATE_AND_GET_GROUP_FORBIDDEN (353).
+type GroupForbiddenRequest struct {
+	Group, Topic string
+	// Update: Readable is to be set; otherwise it is only asked for.
+	Update, Readable bool
+}
+
+// Decode takes the fields.
+func (r *GroupForbiddenRequest) Decode(h *Header) error {
+	d := reader{h: h}
+	*r = GroupForbiddenRequest{Group: d.needString("group"), Topic: d.needString("topic"), Readable: d.bool("readable", true)}
+	_, r.Update = h.Ext("readable")
+	return d.err
+}
+
+// Append writes the fields.
+func (r *GroupForbiddenRequest) Append(w *Writer) {
+	w.Ext("group", r.Group)
+	w.Ext("topic", r.Topic)
+	if r.Update {
+		w.ExtBool("readable", r.Readable)
+	}
+}
+
 // DeleteGroupRequest is DELETE_SUBSCRIPTIONGROUP (207).
 type DeleteGroupRequest struct {
 	GroupName   string

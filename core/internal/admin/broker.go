@@ -7,6 +7,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/filter"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
 )
 
@@ -18,6 +19,7 @@ func (a *Admin) broker() {
 	k.Handle(command.ReqGetBrokerRuntimeInfo, a.runtime)
 	k.Handle(command.ReqViewBrokerStatsData, a.statsData)
 	k.Handle(command.ReqQueryConsumeQueue, a.consumeQueue)
+	k.Handle(command.ReqGetBrokerHAStatus, a.replicas)
 }
 
 // updateConfig changes reloadable keys, all or none. The change lasts until the
@@ -69,6 +71,26 @@ func (a *Admin) statsData(r *kernel.Request) {
 		return
 	}
 	answer(r, d, nil)
+}
+
+// replicas serves GET_BROKER_HA_STATUS (907).
+func (a *Admin) replicas(r *kernel.Request) {
+	st := a.k.Replicator.Status()
+	end := int64(a.k.Store.State().Tail)
+	out := command.HAStatus{Master: st.Role.Kind == replication.RoleLeader}
+	if !out.Master {
+		out.Client.MasterAddr, out.Client.MaxOffset = st.Role.Leader, end
+		answer(r, out, nil)
+		return
+	}
+	out.MasterCommitLogMaxOffset = end
+	for _, s := range st.Replicas {
+		if s.InSync {
+			out.InSyncSlaveNums++
+		}
+		out.Connections = append(out.Connections, command.HAConnection{Addr: s.ID, InSync: s.InSync, SlaveAckOffset: int64(s.Acked), Diff: end - int64(s.Acked)})
+	}
+	answer(r, out, nil)
 }
 
 // maxUnits bounds the units of a queue that one request gets.

@@ -12,6 +12,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
 	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/replication"
 )
 
 func TestConfig(t *testing.T) {
@@ -171,4 +172,42 @@ func TestQueryConsumeQueue(t *testing.T) {
 	require.Equal(t, "7@T is not exist!", r.Remark)
 	require.Equal(t, command.RespTopicNotExist, ask(command.QueryConsumeQueueRequest{Topic: "nope", Count: 1}).Code)
 	require.Equal(t, command.RespTopicNotExist, ask(command.QueryConsumeQueueRequest{Topic: message.CatalogTopic, Count: 1}).Code)
+}
+
+// replicas is a replicator that tells of others.
+type replicas struct {
+	replication.Replicator
+	status replication.Status
+}
+
+func (r *replicas) Status() replication.Status { return r.status }
+
+func TestReplicas(t *testing.T) {
+	rep := &replicas{}
+	e := enginetest.Start(t, enginetest.Options{Prepare: func(e *enginetest.Engine) {
+		rep.Replicator = e.Rep
+		e.K.Replicator = rep
+	}})
+	c := e.Connect(t)
+	send(t, c, "T", 3, 0)
+	ask := func() *enginetest.Reply { return c.Do(command.ReqGetBrokerHAStatus, nil, nil) }
+	end := int64(e.Store.State().Tail)
+
+	rep.status = rep.Replicator.Status()
+	r := ask()
+	require.Contains(t, string(r.Body), `"haConnectionInfo":[]`)
+	require.Equal(t, command.HAStatus{Master: true, MasterCommitLogMaxOffset: end, Connections: []command.HAConnection{}}, decode[command.HAStatus](t, r))
+
+	rep.status.Replicas = []replication.Replica{{ID: "10.0.0.2:10912", Acked: 100, InSync: true}, {ID: "10.0.0.3:10912"}}
+	got := decode[command.HAStatus](t, ask())
+	require.Equal(t, int32(1), got.InSyncSlaveNums)
+	require.Equal(t, []command.HAConnection{
+		{Addr: "10.0.0.2:10912", InSync: true, SlaveAckOffset: 100, Diff: end - 100}, {Addr: "10.0.0.3:10912", Diff: end},
+	}, got.Connections)
+
+	rep.status = replication.Status{Role: replication.Role{Kind: replication.RoleFollower, Leader: "10.0.0.1:10911"}}
+	got = decode[command.HAStatus](t, ask())
+	require.False(t, got.Master)
+	require.Equal(t, "10.0.0.1:10911", got.Client.MasterAddr)
+	require.Equal(t, end, got.Client.MaxOffset)
 }

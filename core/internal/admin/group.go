@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hardpointmq/hardpoint/core/api"
@@ -20,6 +21,7 @@ func (a *Admin) groups() {
 	k.Handle(command.ReqGetAllSubscriptionGroupConfig, a.allGroups)
 	k.Handle(command.ReqGetSubscriptionGroupConfig, a.groupConfig)
 	k.Handle(command.ReqDeleteSubscriptionGroup, a.deleteGroup)
+	k.Handle(command.ReqUpdateAndGetGroupForbidden, a.forbidden)
 }
 
 // noGroup says that a group is not there, with the code that tools know.
@@ -35,7 +37,7 @@ func (a *Admin) allGroups(r *kernel.Request) {
 		r.Fail(err)
 		return
 	}
-	out := command.SubscriptionGroupWrapper{DataVersion: version, SubscriptionGroupTable: make(map[string]command.SubscriptionGroupConfig, len(part))}
+	out := command.SubscriptionGroupWrapper{DataVersion: version, ForbiddenTable: kernel.ForbiddenTable(a.k.Values), SubscriptionGroupTable: make(map[string]command.SubscriptionGroupConfig, len(part))}
 	for _, g := range part {
 		out.SubscriptionGroupTable[g.GroupName] = *g
 	}
@@ -51,6 +53,35 @@ func (a *Admin) groupConfig(r *kernel.Request) {
 		err = noGroup(h.Group)
 	}
 	answer(r, g, err)
+}
+
+// forbidden serves UPDATE_AND_GET_GROUP_FORBIDDEN (353). The group and the topic need
+// not be there: both may be made later, by a client.
+func (a *Admin) forbidden(r *kernel.Request) {
+	var h command.GroupForbiddenRequest
+	err := h.Decode(r.Header)
+	for _, check := range []error{message.CheckGroup(h.Group), message.CheckTopic(h.Topic)} {
+		if err == nil && check != nil {
+			err = &api.Error{ID: api.InvalidParameter, Text: check.Error(), Err: check}
+		}
+	}
+	if err == nil && message.IsInternal(h.Topic) {
+		_, err = a.topicNamed(h.Topic)
+	}
+	key := kernel.ValueKey{Kind: kernel.ValueForbidden, Group: h.Group, Topic: h.Topic}
+	bits := kernel.Forbidden(a.k.Values, h.Group, h.Topic)
+	if err == nil && h.Update && h.Readable == (bits&kernel.ForbiddenRead != 0) {
+		if err = a.k.Writable(); err == nil {
+			var v []byte
+			if bits ^= kernel.ForbiddenRead; bits != 0 {
+				v = strconv.AppendInt(nil, int64(bits), 10)
+			}
+			ctx, cancel := a.k.Waiting()
+			defer cancel()
+			err = a.k.Values.PutValue(ctx, key, v)
+		}
+	}
+	answer(r, command.GroupForbidden{Group: h.Group, Topic: h.Topic, Readable: bits&kernel.ForbiddenRead == 0}, err)
 }
 
 // deleteGroup serves DELETE_SUBSCRIPTIONGROUP (207). A group that is not there is

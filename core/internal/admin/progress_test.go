@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/vfs"
 	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 )
 
@@ -55,6 +58,70 @@ func TestGroupConfigs(t *testing.T) {
 	require.Equal(t, []string{"G"}, e.K.Offsets.In("T"))
 	require.NoError(t, e.Script.ReadOnly(t.Context(), "the disk is bad"))
 	require.Equal(t, command.RespServiceNotAvailable, remove("G", true))
+}
+
+// A group may be kept from reading a topic; that is in the log, in RocketMQ's file and
+// in what tools are told, and it ends with the topic.
+func TestGroupForbidden(t *testing.T) {
+	e := enginetest.Start(t, enginetest.Options{})
+	c := e.Connect(t)
+	send(t, c, "T", 1, 0)
+	ask := func(h command.GroupForbiddenRequest) command.GroupForbidden {
+		t.Helper()
+		return decode[command.GroupForbidden](t, c.Do(command.ReqUpdateAndGetGroupForbidden, h.Append, nil))
+	}
+	no := command.GroupForbiddenRequest{Group: "G", Topic: "T", Update: true}
+	get := command.GroupForbiddenRequest{Group: "G", Topic: "T"}
+	pulled := func(group string) *enginetest.Reply { return c.Pull(enginetest.Pull(group, "T", 0, 0)) }
+	require.Equal(t, command.GroupForbidden{Group: "G", Topic: "T", Readable: true}, ask(get))
+	require.Zero(t, pulled("G").Code)
+	for range 2 {
+		require.False(t, ask(no).Readable)
+		r := pulled("G")
+		require.Equal(t, command.RespNoPermission, r.Code)
+		require.Equal(t, "5", r.Ext["forbiddenType"])
+		require.Zero(t, pulled("H").Code, "another group")
+	}
+	table := func() map[string]map[string]int32 {
+		return decode[command.SubscriptionGroupWrapper](t, c.Do(command.ReqGetAllSubscriptionGroupConfig, nil, nil)).ForbiddenTable
+	}
+	require.Equal(t, map[string]map[string]int32{"G": {"T": 4}}, table())
+
+	// Over a restart, and by the file when Apache's broker wrote it.
+	e = e.Again(nil)
+	c = e.Connect(t)
+	require.False(t, ask(get).Readable)
+	e.Stop()
+	b, err := vfs.ReadFile(e.Disk.FS, e.File("subscriptionGroup.json"))
+	require.NoError(t, err)
+	theirs := strings.Replace(string(b), `"T": 4`, `"T": 6, "U": 4, "V": 0`, 1)
+	require.NotEqual(t, string(b), theirs)
+	require.NoError(t, vfs.WriteFileAtomic(e.Disk.FS, e.File("subscriptionGroup.json"), []byte(theirs)))
+	e = e.Again(e.Disk)
+	c = e.Connect(t)
+	require.Equal(t, map[string]map[string]int32{"G": {"T": 6, "U": 4}}, table())
+	require.Equal(t, command.RespNoPermission, pulled("G").Code)
+
+	yes := command.GroupForbiddenRequest{Group: "G", Topic: "T", Update: true, Readable: true}
+	require.True(t, ask(yes).Readable)
+	require.Zero(t, pulled("G").Code)
+	require.Equal(t, map[string]map[string]int32{"G": {"T": 2, "U": 4}}, table(), "bits that this broker does not know stay")
+	require.NoError(t, e.K.Topics.Remove(t.Context(), "T"))
+	require.True(t, ask(command.GroupForbiddenRequest{Group: "G", Topic: "U", Update: true, Readable: true}).Readable)
+	require.Empty(t, table())
+	require.False(t, e.K.Values.Has(kernel.ValueForbidden))
+
+	for name, bad := range map[string]command.GroupForbiddenRequest{
+		"group": {Group: "a b", Topic: "T", Update: true}, "topic": {Group: "G", Topic: "a b", Update: true},
+	} {
+		r := c.Do(command.ReqUpdateAndGetGroupForbidden, bad.Append, nil)
+		require.Equal(t, command.RespInvalidParameter, r.Code, name)
+		require.Contains(t, r.Remark, name)
+	}
+	hidden := command.GroupForbiddenRequest{Group: "G", Topic: message.CatalogTopic, Update: true}
+	require.Equal(t, command.RespTopicNotExist, c.Do(command.ReqUpdateAndGetGroupForbidden, hidden.Append, nil).Code)
+	require.NoError(t, e.Script.ReadOnly(t.Context(), "the disk is bad"))
+	require.Equal(t, command.RespServiceNotAvailable, c.Do(command.ReqUpdateAndGetGroupForbidden, no.Append, nil).Code)
 }
 
 func TestConsumeStats(t *testing.T) {

@@ -57,7 +57,8 @@ type files struct {
 	dirty        map[string]bool
 	known        map[string][]uint32 // by file: checksums of our own contents
 	offsetsSeen  int                 // offsetTable.changed when its file was written
-	modesSeen    int                 // valueTable.modes when theirs was
+	modesSeen    int                 // changes of modes when their file was
+	forbidSeen   int                 // changes of what is forbidden when the file of groups was
 	lastOffsets  time.Time
 	lastSnapshot time.Time
 	changed      bool // since the last snapshot
@@ -411,6 +412,7 @@ func (f *files) parse(name string, b []byte) error {
 			g.GroupName = key
 			s.putGroup(g)
 		}
+		s.values.forbid(w.ForbiddenTable)
 		v := s.versions()
 		s.setVersions([3]command.DataVersion{v[0], w.DataVersion, v[2]})
 	case offsetsFile:
@@ -487,10 +489,9 @@ func (f *files) write(final bool) error {
 			todo[offsetsFile] = true
 		}
 	}
-	modes := c.s.values.modeChanges()
-	if modes != f.modesSeen {
-		todo[modesFile] = true
-	}
+	modes, forbidden := c.s.values.changes()
+	todo[modesFile] = todo[modesFile] || modes != f.modesSeen
+	todo[groupsFile] = todo[groupsFile] || forbidden != f.forbidSeen
 	mend := f.mend
 	snap := f.changed && (final || now.Sub(f.lastSnapshot) >= snapshotInterval)
 	f.mu.Unlock()
@@ -511,6 +512,8 @@ func (f *files) write(final bool) error {
 				f.dirty[name] = true
 			case name == offsetsFile:
 				f.offsetsSeen, f.lastOffsets = seen, now
+			case name == groupsFile:
+				f.forbidSeen = forbidden
 			case name == modesFile:
 				f.modesSeen = modes
 			}
@@ -584,7 +587,7 @@ func (f *files) content(name string) ([]byte, error) {
 		for _, g := range s.sortedGroups() {
 			rows = append(rows, row{g.GroupName, g, g})
 		}
-		return f.table(name, command.SubscriptionGroupWrapper{DataVersion: v[1]}, rows)
+		return f.table(name, command.SubscriptionGroupWrapper{DataVersion: v[1], ForbiddenTable: kernel.ForbiddenTable(f.c)}, rows)
 	case modesFile:
 		return indented(kernel.RequestModes(f.c), "")
 	default:

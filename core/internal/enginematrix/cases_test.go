@@ -30,6 +30,8 @@ var cases = []struct {
 	{"long_poll", false, false, testLongPoll},
 	{"send_back", false, false, testSendBack},
 	{"query_by_key", false, false, testQuery},
+	{"key_queries", false, false, testKeyQueries},
+	{"bounds_after_expiry", false, false, testBounds},
 	{"locks", false, false, testLocks},
 	{"offset_commit", false, false, testOffsets},
 	{"catalog_after_kill", false, false, testCatalog},

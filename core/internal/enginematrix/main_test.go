@@ -236,9 +236,13 @@ func (w *world) read(topic string, queue int32) []string {
 // find asks for the messages of a topic by a key, in any order.
 func (w *world) find(topic, key string, unique bool) []string {
 	w.t.Helper()
-	r := w.c.Do(command.ReqQueryMessage, (&command.QueryMessageRequest{
-		Topic: []byte(topic), Key: []byte(key), MaxNum: 64, EndTimestamp: 1 << 60, UniqueKey: unique,
-	}).Append, nil)
+	return w.query(command.QueryMessageRequest{Topic: []byte(topic), Key: []byte(key), MaxNum: 64, EndTimestamp: 1 << 60, UniqueKey: unique})
+}
+
+// query asks for messages by a key; their bodies are sorted.
+func (w *world) query(q command.QueryMessageRequest) []string {
+	w.t.Helper()
+	r := w.c.Do(command.ReqQueryMessage, q.Append, nil)
 	out := []string{}
 	if r.Code == command.RespQueryNotFound {
 		return out
@@ -249,4 +253,10 @@ func (w *world) find(topic, key string, unique bool) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// expire gives up all segments but the newest.
+func (w *world) expire() {
+	w.t.Helper()
+	require.NoError(w.t, w.e.Store.Capabilities().Retention.Expire(w.t.Context(), w.e.Store.State().Tail/segment*segment))
 }

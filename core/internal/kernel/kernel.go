@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -363,8 +364,48 @@ type Values interface {
 	// PutValue stores a value, empty removes one; it returns when that is
 	// published.
 	PutValue(ctx context.Context, k ValueKey, v []byte) error
+	// Has reports whether there is any value of a kind that is mirrored to a file
+	// (ValueForbidden, ValueRequestMode), without a lock: most brokers have none.
+	Has(kind string) bool
 	// OfKind calls yield for all of a kind, until it returns false, in no order.
 	OfKind(kind string, yield func(k ValueKey, v []byte) bool)
+}
+
+// ValueForbidden is the kind of values that forbid a group to read a topic: RocketMQ's
+// bits in decimal, of which ForbiddenRead is one. The catalog mirrors them to
+// forbiddenTable in subscriptionGroup.json, where RocketMQ keeps them.
+const ValueForbidden = "group-forbidden"
+
+// ForbiddenRead is the bit that forbids a group to read a topic (RocketMQ's
+// PermName.INDEX_PERM_READ).
+const ForbiddenRead = 1 << 2
+
+// Forbidden is what a group may not do with a topic, as bits.
+func Forbidden(v Values, group, topic string) int32 {
+	if !v.Has(ValueForbidden) {
+		return 0
+	}
+	n, _ := strconv.ParseInt(string(v.Value(ValueKey{Kind: ValueForbidden, Group: group, Topic: topic})), 10, 32)
+	return int32(n)
+}
+
+// ForbiddenTable is what groups may not do: group → topic → bits; nil when there is
+// nothing.
+func ForbiddenTable(v Values) map[string]map[string]int32 {
+	var out map[string]map[string]int32
+	v.OfKind(ValueForbidden, func(k ValueKey, b []byte) bool {
+		if n, err := strconv.ParseInt(string(b), 10, 32); err == nil {
+			if out == nil {
+				out = map[string]map[string]int32{}
+			}
+			if out[k.Group] == nil {
+				out[k.Group] = map[string]int32{}
+			}
+			out[k.Group][k.Topic] = int32(n)
+		}
+		return true
+	})
+	return out
 }
 
 // ValueRequestMode is the kind of values that say how a group reads a topic, in JSON

@@ -21,6 +21,7 @@ const (
 	forbidGroup     = 2
 	forbidTopic     = 3
 	forbidBroadcast = 4
+	forbidGroupIn   = 5
 )
 
 // Pull is the behaviour.
@@ -197,6 +198,10 @@ func (p *Pull) check(t *task, h *command.PullRequest) *refusal {
 	}
 	if h.QueueID < 0 || h.QueueID >= cfg.ReadQueueNums {
 		return &refusal{command.RespInvalidParameter, 0, fmt.Sprintf("queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d]", h.QueueID, cfg.TopicName, cfg.ReadQueueNums)}
+	}
+	// Apache's broker lets a group pass that brings its own subscription.
+	if kernel.Forbidden(k.Values, g.GroupName, cfg.TopicName)&kernel.ForbiddenRead != 0 {
+		return &refusal{command.RespNoPermission, forbidGroupIn, fmt.Sprintf("the consumer group[%s] is forbidden for topic[%s]", g.GroupName, cfg.TopicName)}
 	}
 	if no := p.filterOf(t, h, g, cfg.TopicName); no != nil {
 		return no

@@ -164,6 +164,49 @@ func TestDeleteWhenAndTools(t *testing.T) {
 	})
 }
 
+// TestBounds is BC-28, steps 1 and 2, with what a tool asks for and is told; how each
+// store keeps the bounds is shown in enginematrix.
+func TestBounds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := start(t, enginetest.Options{}, func(c *kernel.Config) { c.Hours = 1 << time.Now().Add(12*time.Hour).Hour() })
+		const count = 1000
+		topics := []string{"A", "B", "C"}
+		for _, name := range topics {
+			for range count {
+				require.Zero(t, r.c.Send(enginetest.Message{Topic: name, Body: strings.Repeat("x", 100)}).Code)
+			}
+		}
+		status := func(topic string) command.TopicOffset {
+			a := r.c.Do(command.ReqGetTopicStatsInfo, (&command.TopicRequest{Topic: topic}).Append, nil)
+			require.Zero(t, a.Code, a.Remark)
+			var s command.TopicStatsTable
+			require.NoError(t, command.DecodeBody(a.Body, &s))
+			return s.OffsetTable[command.MessageQueue{BrokerName: "broker-a", Topic: topic}]
+		}
+		for _, name := range topics {
+			s := status(name)
+			require.Equal(t, []int64{0, count}, []int64{s.MinOffset, s.MaxOffset}, name)
+		}
+		pass(2 * time.Hour)
+		require.Zero(t, r.c.Do(command.ReqDeleteExpiredCommitLog, nil, nil).Code)
+		pass(time.Minute)
+		last := int64(r.Store.State().Tail) / segment
+		require.Equal(t, last, r.first(), "all but the last segment are gone")
+		for _, name := range []string{"A", "B"} {
+			s := status(name)
+			require.Equal(t, []int64{count, count}, []int64{s.MinOffset, s.MaxOffset}, name)
+		}
+		s := status("C")
+		require.Equal(t, int64(count), s.MaxOffset)
+		require.Positive(t, s.MinOffset)
+		require.Equal(t, s.MinOffset, pull(r.c, "C", s.MinOffset).Records()[0].QueueOffset, "the first that can be read")
+		require.Equal(t, s.MinOffset, pull(r.c, "C", s.MinOffset-1).Int("nextBeginOffset"))
+		r = r.again(nil)
+		require.Equal(t, int64(count), r.c.Send(enginetest.Message{Topic: "A", Body: "x"}).Int("queueOffset"))
+		require.Equal(t, int64(count), status("A").MinOffset)
+	})
+}
+
 // What is old goes above the first level, the oldest whatever its age above the
 // second, until the disk is below it.
 func TestByDisk(t *testing.T) {

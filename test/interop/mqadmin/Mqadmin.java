@@ -334,7 +334,7 @@ public final class Mqadmin {
             case "of":
             case "have":
                 List<String> wanted = Arrays.asList(word[1].split(","));
-                return lines.map(l -> l.split(" ?[=:] ?", 2)).filter(l -> l.length == 1 ? l[0].startsWith("exit ") : wanted.contains(l[0]))
+                return lines.map(l -> l.split("\t| ?[=:] ?", 2)).filter(l -> l.length == 1 ? l[0].startsWith("exit ") : wanted.contains(l[0]))
                     .map(l -> l.length == 1 ? l[0] : word[0].equals("of") ? l[0] + " = " + l[1] : l[0]).sorted().collect(Collectors.joining("\n"));
             case "code":
                 return lines.flatMap(l -> Stream.of(l.replaceAll(".*(CODE: \\d+).*", "$1"))).filter(l -> l.matches("CODE: \\d+|exit .*|thrown .*|no end .*")).collect(Collectors.joining("\n"));
