@@ -33,7 +33,9 @@ An interrupt ends the measurement and prints what was measured until then.`,
 		p.benchRun("produce", "Send messages", bench.Produce, true),
 		p.benchRun("consume", "Pull messages", bench.Consume, false),
 		p.benchRun("e2e", "Send and pull at once, latency from end to end", bench.EndToEnd, true),
+		p.benchTopics(),
 		p.benchFloor(),
+		p.benchWatch(),
 	)
 	return c
 }

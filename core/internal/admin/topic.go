@@ -75,10 +75,8 @@ func (a *Admin) createTopics(r *kernel.Request) {
 	}
 	ctx, cancel := a.k.Waiting()
 	defer cancel()
-	for _, t := range list.Topics {
-		if err == nil {
-			err = a.k.Topics.Put(ctx, t)
-		}
+	if err == nil {
+		err = a.k.Topics.Put(ctx, list.Topics...)
 	}
 	if err != nil {
 		r.Fail(err)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/vfs"
@@ -46,5 +47,32 @@ func BenchmarkCreateTopic(b *testing.B) {
 				create(others+b.N, clients)
 			})
 		}
+	}
+}
+
+// What a list of topics costs with all there are in it, per topic.
+func BenchmarkCreateList(b *testing.B) {
+	for _, n := range []int{100, 10_000} {
+		b.Run(fmt.Sprintf("topics=%d", n), func(b *testing.B) {
+			d := enginetest.NewDisk()
+			d.FS = vfs.OS{}
+			dir := b.TempDir()
+			e := enginetest.Start(b, enginetest.Options{
+				Replication: solo.NewFactory(), Disk: d, Segment: 1 << 30,
+				Config: func(c *kernel.Config) { c.Dir = dir },
+			})
+			list := make([]command.TopicConfig, n)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for round := range b.N {
+				for i := range list {
+					list[i] = topic(fmt.Sprintf("a-name-as-long-as-usual-%06d", i), int32(1+round%8))
+				}
+				if err := e.K.Topics.Put(b.Context(), list...); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/topic")
+		})
 	}
 }

@@ -194,14 +194,14 @@ func (c *Catalog) seed() bool {
 	for _, t := range wanted {
 		if c.Named(t.TopicName) == nil {
 			t.TopicFilterType = "SINGLE_TAG"
-			c.s.putTopic(t, false)
+			c.s.putTopic(t)
 			changed = true
 		}
 	}
 	if t := c.Named(message.AutoCreateTopic); t != nil && !cfg.AutoCreateTopic && t.Config.Perm&kernel.PermInherit != 0 {
 		left := t.Config
 		left.Perm &^= kernel.PermInherit // a left-over template makes no topics
-		c.s.putTopic(left, false)
+		c.s.putTopic(left)
 		changed = true
 	}
 	for _, name := range predefinedGroups {
@@ -290,20 +290,24 @@ func (c *Catalog) change(ctx context.Context, w *writer, topics, groups bool) er
 // applyOwn applies a change of this leader. It returns the new topics, which
 // look-ups do not find yet.
 func (c *Catalog) applyOwn(b []byte) (hidden []*topic, err error) {
+	var put []command.TopicConfig // at once: each table is a copy of the one before
 	err = entries(b, func(kind byte, p []byte) error {
 		if kind != entryTopic {
 			return c.s.applyEntry(kind, p)
 		}
 		t, err := decodeTopic(p)
-		if err != nil {
-			return err
-		}
-		if n := c.s.putTopic(t, true); n.hidden.Load() {
+		put = append(put, t)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range c.s.putTopics(put, true) {
+		if n.hidden.Load() {
 			hidden = append(hidden, n)
 		}
-		return nil
-	})
-	return hidden, err
+	}
+	return hidden, nil
 }
 
 // dump writes tables and changes in flight as one view: a change is in one of

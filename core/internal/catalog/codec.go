@@ -236,7 +236,7 @@ func (s *state) applyEntry(kind byte, p []byte) error {
 		if err != nil {
 			return err
 		}
-		s.putTopic(t, false)
+		s.putTopic(t)
 	case entryTopicRemoved:
 		name := r.str()
 		if r.err == nil {

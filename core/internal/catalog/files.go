@@ -120,12 +120,14 @@ func (f *files) wake() {
 }
 
 // settle waits until topics.json holds all changes that were made before, and
-// then shows t, which may be nil. It waits for one try only and not longer than
-// settleWait: the log has the change.
-func (f *files) settle(ctx context.Context, t *topic) {
-	if t != nil {
-		defer t.hidden.Store(false)
-	}
+// then shows ts. It waits for one try only and not longer than settleWait: the log
+// has the change.
+func (f *files) settle(ctx context.Context, ts ...*topic) {
+	defer func() {
+		for _, t := range ts {
+			t.hidden.Store(false)
+		}
+	}()
 	f.mu.Lock()
 	wanted := f.wanted
 	f.mu.Unlock()
@@ -391,7 +393,7 @@ func (f *files) parse(name string, b []byte) error {
 		}
 		for key, t := range w.TopicConfigTable {
 			t.TopicName = key
-			s.putTopic(t, false)
+			s.putTopic(t)
 		}
 		v := s.versions()
 		s.setVersions([3]command.DataVersion{w.DataVersion, v[1], v[2]})
@@ -458,7 +460,7 @@ func (f *files) fromQueues() (bool, error) {
 	}
 	for topic, n := range queues {
 		c.k.Log.Warn("a topic has messages but no configuration; making one", "topic", topic, "queues", n)
-		c.s.putTopic(command.TopicConfig{TopicName: topic, ReadQueueNums: n, WriteQueueNums: n, Perm: 6, TopicFilterType: "SINGLE_TAG"}, false)
+		c.s.putTopic(command.TopicConfig{TopicName: topic, ReadQueueNums: n, WriteQueueNums: n, Perm: 6, TopicFilterType: "SINGLE_TAG"})
 	}
 	return len(queues) > 0, nil
 }

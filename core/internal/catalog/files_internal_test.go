@@ -41,7 +41,7 @@ func TestTableText(t *testing.T) {
 	}
 	check()
 	put := func(name string, queues int32) {
-		c.s.putTopic(command.TopicConfig{TopicName: name, ReadQueueNums: queues, WriteQueueNums: queues, Perm: 6}, false)
+		c.s.putTopic(command.TopicConfig{TopicName: name, ReadQueueNums: queues, WriteQueueNums: queues, Perm: 6})
 		c.s.putGroup(command.DefaultSubscriptionGroup("G-" + name))
 		c.s.bump(true, true, int64(queues))
 	}

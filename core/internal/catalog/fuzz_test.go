@@ -11,7 +11,7 @@ import (
 // sample is a state with some of everything.
 func sample() *state {
 	s := newPrivate()
-	s.putTopic(command.TopicConfig{TopicName: "T", ReadQueueNums: 4, WriteQueueNums: 4, Perm: 6}, false)
+	s.putTopic(command.TopicConfig{TopicName: "T", ReadQueueNums: 4, WriteQueueNums: 4, Perm: 6})
 	s.putGroup(command.DefaultSubscriptionGroup("G"))
 	s.offsets.set("G", message.Queue{Topic: "T", ID: 3}, 1<<40, true)
 	s.locks.set(&lockEntry{group: "G", topic: "T", queue: 1, owner: "client", expiry: 99})

@@ -3,6 +3,7 @@ package catalog_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
 	"github.com/hardpointmq/hardpoint/core/vfs"
+	"github.com/hardpointmq/hardpoint/core/vfs/memfs"
 	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
 )
 
@@ -194,6 +196,45 @@ func TestCreationsShareWrites(t *testing.T) {
 		got := topicsOf(t, e)
 		for i := range 300 {
 			require.Contains(t, got, fmt.Sprint("T", i))
+		}
+	})
+}
+
+// A list of any length is one change for the files, and whole after a kill; of two lists
+// with the same names at once neither waits for the other for ever.
+func TestListOfTopics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk()
+		e := enginetest.Start(t, enginetest.Options{Disk: d.Disk})
+		synctest.Wait()
+		before := d.written()
+		list := make([]command.TopicConfig, 900) // several records of the log
+		for i := range list {
+			list[i] = topic(fmt.Sprintf("one-of-many-topics-%04d", i), 8)
+		}
+		turned := slices.Clone(list)
+		slices.Reverse(turned)
+		var wg sync.WaitGroup
+		for _, l := range [][]command.TopicConfig{list, turned} {
+			wg.Go(func() {
+				if err := e.K.Topics.Put(t.Context(), l...); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		require.NotNil(t, e.K.Topics.Named("one-of-many-topics-0899"))
+		require.LessOrEqual(t, d.written()-before, 20, "writes of topics.json, of two lists")
+		require.Error(t, e.K.Topics.Put(t.Context(), topic("good", 1), topic("b a d", 1)))
+		require.Nil(t, e.K.Topics.Named("good"))
+
+		e = enginetest.Start(t, enginetest.Options{})
+		require.NoError(t, e.K.Topics.Put(t.Context(), list...))
+		e = e.Again(e.Kill(memfs.KeepAll))
+		got := topicsOf(t, e)
+		for _, l := range list {
+			require.EqualValues(t, 8, e.K.Topics.Named(l.TopicName).Config.WriteQueueNums)
+			require.Contains(t, got, l.TopicName)
 		}
 	})
 }

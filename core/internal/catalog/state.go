@@ -85,22 +85,31 @@ func (s *state) writableGroups() map[string]*command.SubscriptionGroupConfig {
 	return maps.Clone(*s.groups.Load())
 }
 
-// putTopic creates or replaces a topic; hide hides it if look-ups do not find it
-// yet.
-func (s *state) putTopic(t command.TopicConfig, hide bool) *topic {
-	if t.Attributes == nil {
-		t.Attributes = command.StringMap{}
+// putTopics creates or replaces topics and returns their rows; hide hides those that
+// look-ups do not find yet.
+func (s *state) putTopics(ts []command.TopicConfig, hide bool) []*topic {
+	if len(ts) == 0 {
+		return nil
 	}
-	n := &topic{Topic: kernel.Topic{Config: t, System: message.IsSystem(t.TopicName), Internal: message.IsInternal(t.TopicName)}}
+	rows := make([]*topic, len(ts))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.writableTopics()
-	old := m[t.TopicName]
-	n.hidden.Store(hide && (old == nil || old.hidden.Load()))
-	m[t.TopicName] = n
+	for i, t := range ts {
+		if t.Attributes == nil {
+			t.Attributes = command.StringMap{}
+		}
+		n := &topic{Topic: kernel.Topic{Config: t, System: message.IsSystem(t.TopicName), Internal: message.IsInternal(t.TopicName)}}
+		old := m[t.TopicName]
+		n.hidden.Store(hide && (old == nil || old.hidden.Load()))
+		m[t.TopicName], rows[i] = n, n
+	}
 	s.topics.Store(&m)
-	return n
+	return rows
 }
+
+// putTopic is putTopics of one that nobody waits for.
+func (s *state) putTopic(t command.TopicConfig) { s.putTopics([]command.TopicConfig{t}, false) }
 
 // topic is the row of a name, hidden or not; nil: there is none.
 func (s *state) topic(name string) *topic { return (*s.topics.Load())[name] }

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
@@ -64,7 +65,7 @@ func (c *Catalog) ensure(ctx context.Context, t command.TopicConfig) (*topic, er
 	defer c.lockKey("t/" + t.TopicName)()
 	got := c.s.topic(t.TopicName)
 	if got == nil {
-		if err := c.putTopic(ctx, t); err != nil {
+		if err := c.putTopics(ctx, t); err != nil {
 			return nil, err
 		}
 		got = c.s.topic(t.TopicName)
@@ -76,36 +77,56 @@ func (c *Catalog) ensure(ctx context.Context, t command.TopicConfig) (*topic, er
 }
 
 // Put implements kernel.Topics.
-func (c *Catalog) Put(ctx context.Context, t command.TopicConfig) error {
-	err := func() error {
-		defer c.lockKey("t/" + t.TopicName)()
-		return c.putTopic(ctx, t)
-	}()
-	if err == nil {
-		c.files.settle(ctx, c.s.topic(t.TopicName))
+func (c *Catalog) Put(ctx context.Context, ts ...command.TopicConfig) error {
+	names := make([]string, len(ts))
+	for i, t := range ts {
+		names[i] = t.TopicName
 	}
-	return err
+	err := func() error {
+		slices.Sort(names) // two lists at once must not wait for each other
+		for _, name := range slices.Compact(names) {
+			defer c.lockKey("t/" + name)()
+		}
+		return c.putTopics(ctx, ts...)
+	}()
+	if err != nil {
+		return err
+	}
+	rows := make([]*topic, 0, len(ts))
+	for _, t := range ts {
+		if row := c.s.topic(t.TopicName); row != nil {
+			rows = append(rows, row)
+		}
+	}
+	c.files.settle(ctx, rows...)
+	return nil
 }
 
-// putTopic is Put without the files; the caller holds the key.
-func (c *Catalog) putTopic(ctx context.Context, t command.TopicConfig) error {
-	if err := message.CheckTopic(t.TopicName); err != nil {
-		return &api.Error{ID: api.InvalidParameter, Text: err.Error()}
-	}
-	if message.IsInternal(t.TopicName) {
-		return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("the topic[%s] is conflict with system topic", t.TopicName)}
-	}
-	if t.TopicFilterType == "" {
-		t.TopicFilterType = "SINGLE_TAG"
-	}
+// putTopics is Put without the files; the caller holds the keys.
+func (c *Catalog) putTopics(ctx context.Context, ts ...command.TopicConfig) error {
 	w := &writer{}
-	if err := w.json(entryTopic, t); err != nil {
-		return err
+	for _, t := range ts {
+		if err := message.CheckTopic(t.TopicName); err != nil {
+			return &api.Error{ID: api.InvalidParameter, Text: err.Error()}
+		}
+		if message.IsInternal(t.TopicName) {
+			return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("the topic[%s] is conflict with system topic", t.TopicName)}
+		}
+		if t.TopicFilterType == "" {
+			t.TopicFilterType = "SINGLE_TAG"
+		}
+		if err := w.json(entryTopic, t); err != nil {
+			return err
+		}
 	}
-	if err := c.change(ctx, w, true, false); err != nil {
-		return err
+	for _, part := range split(w.buf, c.images.partSize()) {
+		if err := c.change(ctx, &writer{buf: part}, true, false); err != nil {
+			return err
+		}
 	}
-	c.k.Hooks.TopicChanged(t.TopicName, false)
+	for _, t := range ts {
+		c.k.Hooks.TopicChanged(t.TopicName, false)
+	}
 	return nil
 }
 
@@ -116,7 +137,7 @@ func (c *Catalog) Remove(ctx context.Context, name string) error {
 	}
 	err := c.removeTopic(ctx, name)
 	if err == nil {
-		c.files.settle(ctx, nil)
+		c.files.settle(ctx)
 	}
 	return err
 }

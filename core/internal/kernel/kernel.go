@@ -298,8 +298,9 @@ type Topics interface {
 	AutoCreate(ctx context.Context, name, template string, queues int32, unit bool) (*Topic, error)
 	// Ensure returns the topic, made with these settings when it is absent.
 	Ensure(ctx context.Context, t command.TopicConfig) (*Topic, error)
-	// Put creates or replaces a topic.
-	Put(ctx context.Context, t command.TopicConfig) error
+	// Put creates or replaces topics. When it fails, some of them may be stored, in
+	// their order.
+	Put(ctx context.Context, ts ...command.TopicConfig) error
 	// Remove deletes a topic; unknown ones are no error.
 	Remove(ctx context.Context, name string) error
 	// Touch moves the version although no topic changed: what is registered of
