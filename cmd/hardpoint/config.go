@@ -58,7 +58,8 @@ type finding struct {
 }
 
 type verdict struct {
-	File     string    `json:"file"`
+	File     string    `json:"file"`            // several: the first
+	Files    []string  `json:"files,omitempty"` // where there are several
 	Mode     string    `json:"mode"`
 	OK       bool      `json:"ok"`
 	Errors   []finding `json:"errors"`
@@ -71,12 +72,20 @@ func (p *program) configCheck() *cobra.Command {
 	var out output
 	var mode modeFlag
 	c := &cobra.Command{
-		Use: "check FILE", Short: "Check a configuration file, its plugins included",
-		Long: "Reads a file as a start would, without opening anything, and lists everything that is wrong with it and everything\nthat has no effect. Plugins that are programs are launched and asked. The environment is read for ${env:NAME} only.\nExit code 1 when a start would refuse the file.",
-		Args: exactly("FILE"),
+		Use: "check FILE...", Short: "Check a configuration file, its plugins included",
+		Long: "Reads a file as a start would, without opening anything, and lists everything that is wrong with it and everything\nthat has no effect. Several files are the broker groups of one process, as several --config. Plugins that are programs\nare launched and asked. The environment is read for ${env:NAME} only. Exit code 1 when a start would refuse the files.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("needs FILE, once for each broker group; none given")
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			v := verdict{File: args[0], Mode: mode.String(), Errors: []finding{}, Warnings: []finding{}}
-			l, err := config.Load(config.Options{Mode: mode.mode, File: args[0], Secrets: os.Environ()})
+			if len(args) > 1 {
+				v.Files = args
+			}
+			groups, err := config.LoadGroups(config.Options{Mode: mode.mode, Secrets: os.Environ()}, args...)
 			var all *config.Errors
 			switch {
 			case errors.As(err, &all):
@@ -87,14 +96,20 @@ func (p *program) configCheck() *cobra.Command {
 			case err != nil:
 				return err
 			default:
-				for _, w := range l.Warnings {
-					v.Warnings = append(v.Warnings, finding{w.Key, "", w.Source.String(), w.String()})
+				for _, l := range groups {
+					for _, w := range l.Warnings {
+						v.Warnings = append(v.Warnings, finding{w.Key, "", w.Source.String(), w.String()})
+					}
 				}
 				plugins, err := standard.Plugins()
 				if err != nil {
 					return err
 				}
-				for _, err := range checkPlugins(c.Context(), l, withPrograms(plugins, &l.Config, supervision(&l.Config), nil)) {
+				of := func(i int) *wiring.Plugins {
+					cfg := &groups[i].Config
+					return withPrograms(plugins, cfg, supervision(cfg), nil)
+				}
+				for _, err := range checkGroups(c.Context(), groups, of) {
 					v.Errors = append(v.Errors, findingOf(err))
 				}
 			}
@@ -123,15 +138,37 @@ func (p *program) printVerdict(v verdict, asJSON bool) error {
 			fmt.Fprintln(p.stdout, "the plugins' own keys, and keys without effect, are looked at when these errors are gone")
 		}
 		if v.OK {
-			fmt.Fprintf(p.stdout, "%s is fine as %s: %s\n", v.File, v.Mode, counted(len(v.Warnings), "warning"))
+			fmt.Fprintf(p.stdout, "%s fine as %s: %s\n", v.subject(), v.Mode, counted(len(v.Warnings), "warning"))
 		} else {
-			fmt.Fprintf(p.stdout, "%s is refused as %s: %s\n", v.File, v.Mode, counted(len(v.Errors), "error"))
+			fmt.Fprintf(p.stdout, "%s refused as %s: %s\n", v.subject(), v.Mode, counted(len(v.Errors), "error"))
 		}
 	}
 	if !v.OK {
 		return errReported
 	}
 	return nil
+}
+
+// subject is what a sentence about the verdict begins with.
+func (v *verdict) subject() string {
+	if len(v.Files) > 1 {
+		return strings.Join(v.Files, ", ") + " together are"
+	}
+	return v.File + " is"
+}
+
+// checkGroups is checkPlugins for all groups of a process; of gives the plugins of
+// each.
+func checkGroups(ctx context.Context, groups []*config.Loaded, of func(i int) *wiring.Plugins) []error {
+	var faults []error
+	for i, l := range groups {
+		for _, err := range checkPlugins(ctx, l, of(i)) {
+			if !slices.ContainsFunc(faults, func(f error) bool { return f.Error() == err.Error() }) {
+				faults = append(faults, err) // the name server, and what environment and flags say, is there once
+			}
+		}
+	}
+	return faults
 }
 
 // checkPlugins lets the plugins of a configuration judge their own part: every
@@ -249,18 +286,20 @@ type keyInfo struct {
 	Env         string   `json:"env"`
 	Flag        string   `json:"flag,omitempty"`
 	Reloadable  bool     `json:"reloadable"`
+	Process     bool     `json:"wholeProcess"`
 }
 
 func explained(k config.Key) keyInfo {
 	return keyInfo{
 		Name: k.Name, Aliases: k.Aliases, Group: string(k.Group), Type: k.Type.String(), Unit: k.Unit, Default: k.Default,
 		Allowed: k.AllowedText(), Status: k.Status.String(), Reason: k.Reason, Description: k.Desc, Applies: k.Applies.String(),
-		Env: k.Env(), Flag: k.Flag, Reloadable: k.Reloadable,
+		Env: k.Env(), Flag: k.Flag, Reloadable: k.Reloadable, Process: k.WholeProcess(config.Broker),
 	}
 }
 
 // shown is a row of `config show`.
 type shown struct {
+	Group   string `json:"group,omitempty"` // brokerName, where there are several
 	Key     string `json:"key"`
 	Value   string `json:"value"`
 	Default bool   `json:"default"`
@@ -276,14 +315,22 @@ func (p *program) configShow() *cobra.Command {
 		Long: "Reads file, environment and flags as a start with the same ones would, and prints the result.",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := config.Load(config.Options{Mode: mode.mode, Env: os.Environ(), Flags: c.Flags()})
+			groups, err := config.LoadGroups(config.Options{Mode: mode.mode, Env: os.Environ(), Flags: c.Flags()})
 			if err != nil {
 				return err
 			}
+			several := len(groups) > 1
 			rows := []shown{}
-			for _, r := range l.Show() {
-				if !set || !r.Default {
-					rows = append(rows, shown{r.Key, r.Value, r.Default, r.Source.String()})
+			for _, l := range groups {
+				for _, r := range l.Show() {
+					if set && r.Default {
+						continue
+					}
+					row := shown{Key: r.Key, Value: r.Value, Default: r.Default, Source: r.Source.String()}
+					if several {
+						row.Group = l.Config.Broker.Name
+					}
+					rows = append(rows, row)
 				}
 			}
 			if out.json() {
@@ -294,6 +341,9 @@ func (p *program) configShow() *cobra.Command {
 			}
 			w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 			for _, r := range rows {
+				if several {
+					fmt.Fprintf(w, "%s\t", r.Group)
+				}
 				fmt.Fprintf(w, "%s\t%s\t%s\n", r.Key, r.Value, r.Source)
 			}
 			return w.Flush()

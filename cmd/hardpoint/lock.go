@@ -29,11 +29,15 @@ type dirLock struct {
 
 func lockDir(n *node) fx.Option {
 	return fx.Module("data_directory", fx.Invoke(func(life *wiring.Lifecycle) {
-		for _, m := range []config.Mode{config.Broker, config.Namesrv} {
+		lock := func(m config.Mode, dir string) {
 			if n.Mode&m != 0 {
-				life.Add("data directory", &dirLock{fs: vfs.OS{}, dir: n.Config.Node.Data, role: m.String(), log: n.log}, 1)
+				life.Add("data directory", &dirLock{fs: vfs.OS{}, dir: dir, role: m.String(), log: n.log}, 1)
 			}
 		}
+		for _, g := range n.groups {
+			lock(config.Broker, g.Config.Node.Data)
+		}
+		lock(config.Namesrv, n.Config.Node.Data)
 	}))
 }
 

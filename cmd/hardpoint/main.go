@@ -32,7 +32,7 @@ func components(n *node) []fx.Option {
 		list = append(list, nameserver.Module, nameServerOf(n))
 	}
 	if n.Mode&config.Broker != 0 {
-		list = append(list, broker.Module, brokerOf(n))
+		list = append(list, broker.Module, brokersOf(n))
 	}
 	return list
 }

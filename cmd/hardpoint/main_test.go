@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
-	"github.com/hardpointmq/hardpoint/core/adminport"
+	"github.com/hardpointmq/hardpoint/core/broker"
 	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
@@ -168,7 +170,7 @@ func TestPartsFitTogether(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			l, err := config.Load(config.Options{Mode: mode})
 			require.NoError(t, err)
-			n := &node{Loaded: l, log: slog.New(slog.DiscardHandler), metrics: adminport.NewMetrics()}
+			n := newNode([]*config.Loaded{l}, io.Discard)
 			require.NoError(t, wiring.Validate(n.options(), parts(n)...))
 		})
 	}
@@ -183,12 +185,33 @@ func TestOrderOfParts(t *testing.T) {
 	} {
 		l, err := config.Load(config.Options{Mode: mode, Env: []string{"HARDPOINT_BROKER_NAME=b", "HARDPOINT_STORAGE=memory"}})
 		require.NoError(t, err)
-		n := &node{Loaded: l, log: slog.New(slog.DiscardHandler), metrics: adminport.NewMetrics()}
+		n := newNode([]*config.Loaded{l}, io.Discard)
 		var life *wiring.Lifecycle
 		_, err = wiring.New(n.options(), append(parts(n), fx.Populate(&life))...)
 		require.NoError(t, err)
 		require.Equal(t, want, life.Names(), mode.String())
 	}
+}
+
+// Groups are locked one by one, and start and stop beside each other.
+func TestOrderOfGroups(t *testing.T) {
+	dir := t.TempDir()
+	var files []string
+	for i, name := range []string{"a", "b"} {
+		files = append(files, filepath.Join(dir, name+".yaml"))
+		text := fmt.Sprintf("brokerName: %s\ndata: %s\nlisten: 127.0.0.1:%d\nstorage: memory\n", name, filepath.ToSlash(filepath.Join(dir, name)), 20000+10*i)
+		require.NoError(t, os.WriteFile(files[i], []byte(text), 0o600))
+	}
+	groups, err := config.LoadGroups(config.Options{Mode: config.Standalone}, files...)
+	require.NoError(t, err)
+	n := newNode(groups, io.Discard)
+	require.NoError(t, wiring.Validate(n.options(), parts(n)...))
+	var life *wiring.Lifecycle
+	var brokers *broker.Groups
+	_, err = wiring.New(n.options(), append(parts(n), fx.Populate(&life, &brokers))...)
+	require.NoError(t, err)
+	require.Equal(t, []string{"data directory", "data directory", "data directory", "admin port", "name server", "brokers a, b", "announcement"}, life.Names())
+	require.Len(t, brokers.All(), 2)
 }
 
 func TestSignals(t *testing.T) {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -30,16 +32,29 @@ const stopReserve = time.Minute
 
 // node is a process that serves.
 type node struct {
+	// Loaded is that of the first group: what belongs to the whole process is the
+	// same in all.
 	*config.Loaded
+	groups  []*group
 	began   time.Time
 	log     *slog.Logger
 	level   slog.LevelVar
 	metrics *adminport.Metrics
 
-	reload   func() (*config.Loaded, error)
-	upgrades upgrades
+	reload   func() ([]*config.Loaded, error)
 	stopping chan struct{} // closed when the stop begins; plugins are told
 	stopOnce sync.Once
+}
+
+// newNode makes one of what [config.LoadGroups] returned, which writes its log to w.
+func newNode(groups []*config.Loaded, w io.Writer) *node {
+	n := &node{Loaded: groups[0], began: time.Now(), metrics: adminport.NewMetrics(), stopping: make(chan struct{})}
+	setLevel(&n.level, n.Config.Node.LogLevel)
+	n.log = newLogger(w, &n.level, n.Config.Node.LogFormat)
+	for _, l := range groups {
+		n.groups = append(n.groups, &group{Loaded: l, n: n, several: len(groups) > 1, upgrades: upgrades{}})
+	}
+	return n
 }
 
 // beginStop tells the plugins that the node stops.
@@ -51,13 +66,12 @@ func nodeCommand(p *program, mode config.Mode, short, long string) *cobra.Comman
 		RunE: func(c *cobra.Command, _ []string) error {
 			began := time.Now()
 			reload := reloadWith(config.Options{Mode: mode, Env: os.Environ(), Flags: c.Flags()})
-			l, err := reload()
+			groups, err := reload()
 			if err != nil {
 				return err
 			}
-			n := &node{Loaded: l, began: began, metrics: adminport.NewMetrics(), reload: reload, upgrades: upgrades{}, stopping: make(chan struct{})}
-			setLevel(&n.level, l.Config.Node.LogLevel)
-			n.log = newLogger(p.stderr, &n.level, l.Config.Node.LogFormat)
+			n := newNode(groups, p.stderr)
+			n.began, n.reload = began, reload
 			n.warn()
 			return n.serve(c.Context(), p)
 		},
@@ -96,7 +110,7 @@ func (n *node) serve(ctx context.Context, p *program) error {
 }
 
 func (n *node) options() wiring.Options {
-	return wiring.Options{Logger: n.log, Meter: n.metrics.Meter(), StopTimeout: n.Config.Node.DrainTimeout + stopReserve}
+	return wiring.Options{Logger: n.log, Meter: n.groups[0].meterOfProcess(), StopTimeout: n.Config.Node.DrainTimeout + stopReserve}
 }
 
 // untilSignal ends the context at the first signal and the process at the
@@ -142,12 +156,17 @@ func (n *node) obey(parent context.Context, signals <-chan os.Signal, exit func(
 // broker wrote out has hundreds of them.
 func (n *node) warn() {
 	const shown = 3
-	for i, w := range n.Warnings {
-		if i == shown && len(n.Warnings) > shown+1 {
-			n.log.Warn("more configuration warnings", "count", len(n.Warnings)-shown, "list_them_with", fmt.Sprintf("hardpoint config check --mode %s %s", n.Mode, n.File))
-			return
+	said := map[string]bool{} // environment and flags are read for each file
+	for _, g := range n.groups {
+		fresh := slices.DeleteFunc(slices.Clone(g.Warnings), func(w config.Warning) bool { return said[w.String()] })
+		for i, w := range fresh {
+			if i == shown && len(fresh) > shown+1 {
+				n.log.Warn("more configuration warnings", "count", len(fresh)-shown, "list_them_with", fmt.Sprintf("hardpoint config check --mode %s %s", n.Mode, g.File))
+				break
+			}
+			said[w.String()] = true
+			n.log.Warn("configuration", "warning", w.String())
 		}
-		n.log.Warn("configuration", "warning", w.String())
 	}
 }
 
@@ -190,13 +209,6 @@ func (n *node) onChange(c config.Change) {
 	}
 }
 
-func brokerOf(n *node) fx.Option {
-	return fx.Options(
-		fx.Supply(broker.OnChange(n.onChange)),
-		fx.Invoke(func(p *adminport.Port, b *broker.Broker) { p.Check("broker "+b.Name(), b.Ready) }),
-	)
-}
-
 // localOf is how a process reaches its own listener.
 func localOf(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
@@ -217,29 +229,42 @@ type announcement struct {
 
 type announced struct {
 	fx.In
-	Admin  *adminport.Port
-	Names  *nameserver.Server `optional:"true"`
-	Broker *broker.Broker     `optional:"true"`
+	Admin   *adminport.Port
+	Names   *nameserver.Server `optional:"true"`
+	Brokers *broker.Groups     `optional:"true"`
 }
 
 func announce(n *node) fx.Option {
 	return fx.Invoke(func(in announced, life *wiring.Lifecycle) { life.Add("announcement", announcement{n, in}, 1) })
 }
 
-// Start implements plugin.Component.
+// Start implements plugin.Component. One broker is in the line that says ready,
+// several have one each before it.
 func (a announcement) Start(context.Context) error {
-	took := time.Since(a.n.began)
-	args := []any{"took_ms", took.Milliseconds(), "mode", a.n.Mode.String(), "pid", os.Getpid()}
+	var args []any
 	if s := a.in.Names; s != nil {
 		args = append(args, "namesrv", s.Address())
 	}
-	if b := a.in.Broker; b != nil {
-		args = append(args, "broker", b.Address(), "advertised", b.Advertised(), "storage", a.n.Config.Store.Storage,
-			"flush", a.n.Config.Store.FlushDiskType, "data", absolute(a.n.Config.Node.Data), "store", absolute(a.n.Config.Store.RootDir))
+	if g := a.in.Brokers; g != nil {
+		all := g.All()
+		for i, b := range all {
+			of := []any{"broker", b.Address(), "advertised", b.Advertised()}
+			of = append(of, a.n.groups[i].describe()...)
+			if len(all) == 1 {
+				args = append(args, of...)
+			} else {
+				a.n.log.Info("broker group serves", append([]any{"name", b.Name()}, of...)...)
+			}
+		}
+		if len(all) > 1 {
+			args = append(args, "brokers", len(all))
+		}
 	}
 	if addr := a.in.Admin.Address(); addr != "" {
 		args = append(args, "admin", addr)
 	}
+	took := time.Since(a.n.began)
+	args = append([]any{"took_ms", took.Milliseconds(), "mode", a.n.Mode.String(), "pid", os.Getpid()}, args...)
 	a.n.log.Info(fmt.Sprintf("ready in %d ms", took.Milliseconds()), args...) //nolint:sloglint // people read this line
 	return nil
 }

@@ -96,7 +96,12 @@ func join(t *testing.T, s *server, id string, queues int) *member {
 
 func connect(t *testing.T, s *server, id string) *member {
 	t.Helper()
-	conn, err := net.Dial("tcp", s.addr("broker"))
+	return connectTo(t, s.addr("broker"), id)
+}
+
+func connectTo(t *testing.T, addr, id string) *member {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return &member{t: t, conn: conn, id: id}
@@ -124,15 +129,19 @@ func (m *member) await(queues int) {
 	}, patience, 10*time.Millisecond, "%s does not get %d queues", m.id, queues)
 }
 
-// ask sends a request.
+// ask sends a request with v as the body, bytes as they are.
 func (m *member) ask(code int32, v any) {
 	m.t.Helper()
-	body, err := command.EncodeBody(v)
-	require.NoError(m.t, err)
+	body, raw := v.([]byte)
+	if !raw {
+		var err error
+		body, err = command.EncodeBody(v)
+		require.NoError(m.t, err)
+	}
 	m.opaque++
 	w := command.Begin(nil, command.JSON, code, m.opaque, 0)
 	require.NoError(m.t, m.conn.SetDeadline(time.Now().Add(patience)))
-	_, err = m.conn.Write(append(w.End(len(body)), body...))
+	_, err := m.conn.Write(append(w.End(len(body)), body...))
 	require.NoError(m.t, err)
 }
 

@@ -89,16 +89,20 @@ func kindNamed(name string) (pluginKind, error) {
 }
 
 // outOfProcess makes the plugins that are processes of their own, by --storage-process
-// or the configuration, take the places of their names.
+// or the configuration, take the places of their names, for each broker group. What
+// belongs to no group, a name server, has those of the first.
 func outOfProcess(n *node) fx.Option {
 	return fx.Decorate(func(p *wiring.Plugins) (*wiring.Plugins, error) {
 		self, err := os.Executable()
 		if err != nil {
 			return nil, fmt.Errorf("finding the program that serves plugins as a process: %w", err)
 		}
-		o := supervision(&n.Config)
-		o.Meter, o.Stopping = n.metrics.Meter(), n.stopping
-		return withPrograms(withProcesses(p, &n.Config, self, o, n.upgrades.replacer), &n.Config, o, n.upgrades.replacer), nil
+		for _, g := range n.groups {
+			o := supervision(&g.Config)
+			o.Meter, o.Stopping = g.meter(), n.stopping
+			g.plugins = withPrograms(withProcesses(p, &g.Config, self, o, g.upgrades.replacer), &g.Config, o, g.upgrades.replacer)
+		}
+		return n.groups[0].plugins, nil
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/fx"
 
 	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -21,14 +20,6 @@ import (
 	"github.com/hardpointmq/hardpoint/plugins/standard"
 	"github.com/hardpointmq/hardpoint/sdk/serve"
 )
-
-// pluginsChecked ends a start before anything opens, with everything that the
-// plugins find wrong with their configuration.
-func pluginsChecked(n *node) fx.Option {
-	return fx.Module("plugins_checked", fx.Invoke(func(p *wiring.Plugins) error {
-		return errors.Join(checkPlugins(context.Background(), n.Loaded, p)...)
-	}))
-}
 
 func (p *program) pluginCommand() *cobra.Command {
 	c := &cobra.Command{Use: "plugin", Short: "The plugins of this program"}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/hardpointmq/hardpoint/core/adminport"
 	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/vfs"
 	"github.com/hardpointmq/hardpoint/core/wiring"
@@ -221,7 +221,8 @@ func (r *storeRun) openAndClose(ctx context.Context, found *commitlog.Report) (e
 	if err != nil { // no fault of the command line
 		return errors.New("no broker can be started on " + r.dir + ": " + err.Error())
 	}
-	n := &node{Loaded: l, began: time.Now(), metrics: adminport.NewMetrics(), upgrades: upgrades{}, log: r.log()}
+	n := newNode([]*config.Loaded{l}, io.Discard)
+	n.log = r.log()
 	app, err := wiring.New(n.options(), components(n)...)
 	if err != nil {
 		return err

@@ -51,13 +51,17 @@ func commandNow(c *config.Config, self, which string) (external.Command, bool) {
 // that are processes leaves the signal as it is, which is nil: it ends the process
 // when its terminal goes.
 func (n *node) hangups() <-chan os.Signal {
-	own := n.Config.Store.Process || slices.Contains(slices.Collect(maps.Values(n.Config.Processes)), true)
-	if !own && len(n.Config.Programs) == 0 {
+	if !slices.ContainsFunc(n.groups, (*group).hasProcesses) {
 		return nil
 	}
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)
 	return c
+}
+
+func (g *group) hasProcesses() bool {
+	c := &g.Config
+	return c.Store.Process || slices.Contains(slices.Collect(maps.Values(c.Processes)), true) || len(c.Programs) > 0
 }
 
 // onHangup replaces the processes of plugins at each of the signals, until the
@@ -84,7 +88,7 @@ func (n *node) onHangup(ctx context.Context, hangups <-chan os.Signal) (stop fun
 // upgrade starts the processes of plugins anew, as the configuration names their
 // programs now. What else has changed in it waits for the next start.
 func (n *node) upgrade(ctx context.Context) {
-	l, err := n.reload()
+	now, err := n.reload()
 	if err != nil {
 		n.log.Error("the programs of plugins are not replaced: the configuration has faults", "error", err)
 		return
@@ -94,31 +98,37 @@ func (n *node) upgrade(ctx context.Context) {
 		n.log.Error("the programs of plugins are not replaced: the file of this program is not known", "error", err)
 		return
 	}
-	for _, which := range slices.Sorted(maps.Keys(n.upgrades)) {
-		cmd, ok := commandNow(&l.Config, self, which)
+	for i, g := range n.groups { // by the same files in the same order as at the start
+		g.upgrade(ctx, &now[i].Config, self)
+	}
+}
+
+func (g *group) upgrade(ctx context.Context, now *config.Config, self string) {
+	for _, which := range slices.Sorted(maps.Keys(g.upgrades)) {
+		cmd, ok := commandNow(now, self, which)
 		if !ok {
-			n.log.Warn("the program of a plugin is not replaced: by the configuration it is no process any more, which takes a restart", "plugin", which)
+			g.log().Warn("the program of a plugin is not replaced: by the configuration it is no process any more, which takes a restart", "plugin", which)
 			continue
 		}
-		err := n.upgrades[which].Replace(ctx, cmd)
+		err := g.upgrades[which].Replace(ctx, cmd)
 		if ctx.Err() != nil {
 			return // the node stops
 		}
 		if err != nil {
 			kind, name, _ := strings.Cut(which, ".")
-			n.log.Error("the program of a plugin is not replaced, the old one goes on", "plugin", which, "error", l.Config.PluginError(kind, name, err))
+			g.log().Error("the program of a plugin is not replaced, the old one goes on", "plugin", which, "error", now.PluginError(kind, name, err))
 			continue
 		}
-		n.log.Info("the program of a plugin is replaced", "plugin", which, "program", cmd.Path)
+		g.log().Info("the program of a plugin is replaced", "plugin", which, "program", cmd.Path)
 	}
-	for _, which := range slices.Sorted(maps.Keys(l.Config.Programs)) {
-		if n.upgrades[which] == nil {
-			n.log.Warn("the configuration names a new program, which takes a restart", "plugin", which)
+	for _, which := range slices.Sorted(maps.Keys(now.Programs)) {
+		if g.upgrades[which] == nil {
+			g.log().Warn("the configuration names a new program, which takes a restart", "plugin", which)
 		}
 	}
 }
 
 // reloadWith reads the configuration as at the start.
-func reloadWith(o config.Options) func() (*config.Loaded, error) {
-	return func() (*config.Loaded, error) { return config.Load(o) }
+func reloadWith(o config.Options) func() ([]*config.Loaded, error) {
+	return func() ([]*config.Loaded, error) { return config.LoadGroups(o) }
 }

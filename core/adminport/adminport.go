@@ -54,8 +54,9 @@ func NewMetrics() *Metrics {
 	return &Metrics{reg, metrics.New(reg)}
 }
 
-// Meter makes instruments that appear under /metrics.
-func (m *Metrics) Meter() plugin.Meter { return m.meter }
+// Meter makes instruments that appear under /metrics with these labels. All metrics of
+// one name must have the same ones; a value may be empty.
+func (m *Metrics) Meter(labels ...plugin.Label) plugin.Meter { return m.meter.With(labels...) }
 
 // Port is the admin port. It implements plugin.Component; add it first, so that
 // it answers while the others start and stop.

@@ -108,6 +108,9 @@ type step struct {
 
 // New assembles a broker without I/O.
 func New(ctx context.Context, p Params) (*Broker, error) {
+	if p.Name == "" {
+		p.Name = p.Config.Broker.Name
+	}
 	p.Settings = p.WithDefaults()
 	if p.FS == nil {
 		p.FS = vfs.OS{}

@@ -3,10 +3,10 @@ package broker
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"go.uber.org/fx"
 
-	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/wiring"
 )
@@ -19,33 +19,43 @@ const stopShare = 8
 // the broker starts, after the components that were added before it.
 type NameServers func() []string
 
-// Module builds one broker group in an fx program. It needs a *config.Config and
-// the plugins registered with core/wiring, and takes [NameServers] when there
-// are some. It provides the *[Broker].
+// Module builds the broker groups of an fx program. It needs their []Params: what
+// those leave zero of the settings, the plugins and the name servers is the program's
+// (core/wiring, [NameServers] when there are some). It provides the *[Groups].
 var Module = fx.Module("broker",
 	fx.Provide(newInFx),
-	fx.Invoke(func(b *Broker, life *wiring.Lifecycle) { life.Add("broker "+b.Name(), b, stopShare) }),
+	fx.Invoke(func(g *Groups, life *wiring.Lifecycle) { life.Add(g.title(), g, stopShare) }),
 )
 
 type inFx struct {
 	fx.In
-	Config  *config.Config
+	Groups  []Params
 	Plugins *wiring.Plugins
 	Logger  *slog.Logger
 	Meter   plugin.Meter
 	Clock   plugin.Clock
-	Servers NameServers    `optional:"true"`
-	Loaded  *config.Loaded `optional:"true"`
-	Changed OnChange       `optional:"true"`
+	Servers NameServers `optional:"true"`
 }
 
-func newInFx(in inFx) (*Broker, error) {
-	return New(context.Background(), Params{
-		Settings:    plugin.Settings{Name: in.Config.Broker.Name, Logger: in.Logger, Meter: in.Meter, Clock: in.Clock},
-		Config:      in.Config,
-		Plugins:     in.Plugins,
-		NameServers: in.Servers,
-		Loaded:      in.Loaded,
-		Changed:     in.Changed,
-	})
+func newInFx(in inFx) (*Groups, error) {
+	groups := slices.Clone(in.Groups)
+	for i := range groups {
+		p := &groups[i]
+		if p.Logger == nil {
+			p.Logger = in.Logger
+		}
+		if p.Meter == nil {
+			p.Meter = in.Meter
+		}
+		if p.Clock == nil {
+			p.Clock = in.Clock
+		}
+		if p.Plugins == nil {
+			p.Plugins = in.Plugins
+		}
+		if p.NameServers == nil {
+			p.NameServers = in.Servers
+		}
+	}
+	return NewGroups(context.Background(), groups...)
 }

@@ -228,28 +228,52 @@ func (l *loader) checkBroker(c *Config, refuse func(kind error, key, format stri
 
 // checkPorts refuses two listeners on one port.
 func (l *loader) checkPorts(c *Config) {
-	type port struct{ key, addr string }
-	ports := []port{}
-	if l.mode&Broker != 0 {
-		ports = append(ports, port{"listen", c.Network.Listen})
-		if p := portOf(c.Network.Listen); c.Network.VIPChannel && p > 2 {
-			ports = append(ports, port{"vipChannel", net.JoinHostPort(hostOf(c.Network.Listen), strconv.Itoa(p-2))})
-		}
-	}
-	if l.mode&Namesrv != 0 {
-		ports = append(ports, port{"namesrvListen", c.Namesrv.Listen})
-	}
+	ports := c.ports(l.mode)
 	if c.Node.AdminListen != AdminOff {
-		ports = append(ports, port{"adminListen", c.Node.AdminListen})
+		ports = append(ports, port{"adminListen", "", c.Node.AdminListen})
 	}
 	for i, a := range ports {
 		for _, b := range ports[:i] {
-			ha, hb := hostOf(a.addr), hostOf(b.addr)
-			if portOf(a.addr) == 0 || portOf(a.addr) != portOf(b.addr) || ha != hb && !isWildcard(ha) && !isWildcard(hb) {
-				continue
+			if a.collides(b) {
+				l.fail(&Error{Kind: ErrConflict, Key: a.key, Value: a.addr, Source: l.origin[a.key], Earlier: l.origin[b.key],
+					Reason: fmt.Sprintf("the port is also that of %s (%s)", b.key, b.addr)})
 			}
-			l.fail(&Error{Kind: ErrConflict, Key: a.key, Value: a.addr, Source: l.origin[a.key], Earlier: l.origin[b.key],
-				Reason: fmt.Sprintf("the port is also that of %s (%s)", b.key, b.addr)})
 		}
 	}
+}
+
+// port is one that the process listens on.
+type port struct {
+	key string
+	// transport is the plugin that listens, for the number means a port of its kind;
+	// empty: any.
+	transport string
+	addr      string
+}
+
+// ports are those of the parts of a process, without the admin port.
+func (c *Config) ports(mode Mode) []port {
+	var ports []port
+	if mode&Broker != 0 {
+		ports = append(ports, port{"listen", c.Network.Transport, c.Network.Listen})
+		if p := portOf(c.Network.Listen); c.Network.VIPChannel && p > 2 {
+			ports = append(ports, port{"vipChannel", c.Network.Transport, net.JoinHostPort(hostOf(c.Network.Listen), strconv.Itoa(p-2))})
+		}
+		for _, m := range c.Network.More() {
+			ports = append(ports, port{"moreListeners", m.Transport, m.Address})
+		}
+	}
+	if mode&Namesrv != 0 {
+		ports = append(ports, port{"namesrvListen", c.Network.Transport, c.Namesrv.Listen})
+	}
+	return ports
+}
+
+// collides tells whether two listeners cannot be open at a time. Port 0 is any.
+func (p port) collides(o port) bool {
+	hp, ho := hostOf(p.addr), hostOf(o.addr)
+	if p.transport != o.transport && p.transport != "" && o.transport != "" {
+		return false
+	}
+	return portOf(p.addr) != 0 && portOf(p.addr) == portOf(o.addr) && (hp == ho || isWildcard(hp) || isWildcard(ho))
 }

@@ -19,7 +19,7 @@ func RegisterFlags(fs *pflag.FlagSet) {
 	add := func(f *pflag.Flag, key string) {
 		f.Annotations = map[string][]string{flagMark: {key}}
 	}
-	fs.String(flagConfig, "", "configuration `file`: .yaml, .toml, or RocketMQ's .conf")
+	fs.StringArray(flagConfig, nil, "configuration `file`: .yaml, .toml, or RocketMQ's .conf; where broker groups are served, one group for each")
 	add(fs.Lookup(flagConfig), flagConfig)
 	fs.StringArray(flagSet, nil, "any `key=value` of the configuration; may be repeated")
 	add(fs.Lookup(flagSet), flagSet)

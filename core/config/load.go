@@ -59,17 +59,38 @@ func (l *Loaded) Origin(key string) Source {
 }
 
 // Load reads all layers and checks them. The error is [*Errors] with every
-// fault that was found.
+// fault that was found; several files are one ([LoadGroups] takes them).
 func Load(o Options) (*Loaded, error) {
+	o = o.withDefaults()
+	path := ""
+	if files := o.files(); len(files) > 1 {
+		return nil, &Errors{[]*Error{onlyOne(files, "only `hardpoint broker` and `hardpoint standalone` take several, one broker group each")}}
+	} else if len(files) == 1 {
+		path = files[0]
+	}
+	l := o.read(path)
+	out := l.finish()
+	if len(l.errs) > 0 {
+		return nil, &Errors{l.errs}
+	}
+	out.File = path
+	return out, nil
+}
+
+func (o Options) withDefaults() Options {
 	if o.Mode == 0 {
 		o.Mode = Standalone
 	}
 	if o.Secrets == nil {
 		o.Secrets = o.Env
 	}
+	return o
+}
+
+// read reads all layers, with path as the file; empty: none.
+func (o Options) read(path string) *loader {
 	l := newLoader(o.Mode, o.Secrets)
 	l.defaults(o)
-	path := l.chooseFile(o)
 	if path != "" {
 		l.loadFile(path)
 	}
@@ -77,12 +98,7 @@ func Load(o Options) (*Loaded, error) {
 	if o.Flags != nil {
 		l.loadFlags(o.Flags)
 	}
-	out := l.finish()
-	if len(l.errs) > 0 {
-		return nil, &Errors{l.errs}
-	}
-	out.File = path
-	return out, nil
+	return l
 }
 
 type loader struct {
@@ -147,21 +163,27 @@ func (l *loader) defaults(o Options) {
 	l.merge(flat)
 }
 
-func (l *loader) chooseFile(o Options) string {
+// files are the configuration files to read.
+func (o Options) files() []string {
 	if o.File != "" {
-		return o.File
+		return []string{o.File}
 	}
 	if o.Flags != nil {
 		if f := o.Flags.Lookup(flagConfig); f != nil && f.Changed && annotated(f) != "" {
-			return strings.TrimSpace(f.Value.String())
+			list, _ := f.Value.(pflag.SliceValue)
+			files := make([]string, 0, len(list.GetSlice()))
+			for _, path := range list.GetSlice() {
+				files = append(files, strings.TrimSpace(path))
+			}
+			return files
 		}
 	}
 	for _, v := range o.Env {
-		if path, ok := strings.CutPrefix(v, envPrefix+"CONFIG="); ok {
-			return strings.TrimSpace(path)
+		if path, ok := strings.CutPrefix(v, envPrefix+"CONFIG="); ok && strings.TrimSpace(path) != "" {
+			return []string{strings.TrimSpace(path)}
 		}
 	}
-	return ""
+	return nil
 }
 
 // parser is koanf's view of readEntries.

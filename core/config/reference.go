@@ -31,6 +31,7 @@ every fault of a file, and ` + "`hardpoint config explain KEY`" + ` describes a 
 
 * **File**: ` + "`--config FILE`" + ` or ` + "`HARDPOINT_CONFIG`" + `. The end of the name tells the form: ` + "`.yaml` and `.yml`, `.toml`, or `.conf` and `.properties`" + `
   for RocketMQ's broker.conf and namesrv.conf (there a backslash begins an escape: write Windows paths with / or with two backslashes).
+  Each further ` + "`--config FILE`" + ` is [one more broker group](#several-broker-groups-in-one-process).
 * **Environment**: the key in capitals with underscores between its words and two for a dot, after ` + "`HARDPOINT_`" + `:
   ` + "`flushDiskType` is `HARDPOINT_FLUSH_DISK_TYPE`" + `.
 * **Flags**: those named below, and ` + "`--set KEY=VALUE`" + ` for every key.
@@ -58,6 +59,18 @@ its value asks for nothing. *Live* marks keys that may change while the process 
 
 Some keys of RocketMQ set a part of another one: listenPort and bindAddress of listen, brokerIP1 of advertise. A part overrides when it
 comes from a later layer than the whole; in one layer the two must agree. In namesrv.conf listenPort and bindAddress mean namesrvListen.
+
+## Several broker groups in one process
+
+` + "`hardpoint broker --config a.conf --config b.conf`" + ` runs one broker group for each file, each with ports, data directory, store, replicator, transports,
+allocators and plugin processes of its own; ` + "`hardpoint standalone`" + ` does with a name server beside them, which takes its transport and limits from the
+first file and keeps its own files in that one's data directory. Environment and flags hold for all groups.
+Each file names a brokerName, a listen port (the VIP channel has the one two below) and a data directory that no other has; what two of them share is an error
+with both places, before anything opens. ` + "`hardpoint config check a.conf b.conf`" + ` checks the files together.
+
+Of adminListen, drainTimeout, logLevel, logFormat and what else is about the process, and of the name server's keys, there is one value: it counts for all
+groups wherever it is set, and two files that set it differently are refused. ` + "`hardpoint config explain KEY`" + ` says which keys these are. logLevel stays the
+process's when a request to one group changes it; every other key that a request changes is that group's alone.
 `
 
 // WriteReference writes docs/configuration.md: every key, from the key table.
@@ -125,6 +138,9 @@ func (k Key) Describe() string {
 	line("flag", "--set "+k.Name+"=VALUE")
 	if k.Reloadable {
 		line("live", "may change while the process runs")
+	}
+	if k.WholeProcess(Broker) {
+		line("groups", "one value for all broker groups of a process")
 	}
 	return b.String()
 }

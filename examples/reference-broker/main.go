@@ -27,7 +27,7 @@ func parts(cfg *config.Config) []fx.Option {
 	return []fx.Option{
 		standard.Module, // the default plugins
 		// wiring.Storage(mystore.NewFactory()) and the like go here.
-		fx.Supply(cfg),
+		fx.Supply(cfg, []broker.Params{{Config: cfg}}), // one for each broker group
 		fx.Provide(func() (nameserver.Config, error) { return nameserver.FromConfig(cfg, broker.Limits(cfg)) }),
 		fx.Provide(func(s *nameserver.Server) broker.NameServers {
 			return func() []string { return []string{s.Address()} }

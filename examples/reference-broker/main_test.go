@@ -22,11 +22,11 @@ func TestItSendsAndStops(t *testing.T) {
 		"HARDPOINT_DISK_SPACE_WARNING_LEVEL_RATIO=99", // how full this machine's disk is does not matter
 	}})
 	require.NoError(t, err)
-	var b *broker.Broker
-	app, err := wiring.New(wiring.Options{}, append(parts(&loaded.Config), fx.Populate(&b))...)
+	var groups *broker.Groups
+	app, err := wiring.New(wiring.Options{}, append(parts(&loaded.Config), fx.Populate(&groups))...)
 	require.NoError(t, err)
 	require.NoError(t, app.Start(t.Context()))
-	sent, err := b.Send(t.Context(), &api.SendRequest{Topic: "T", Body: []byte("x")})
+	sent, err := groups.All()[0].Send(t.Context(), &api.SendRequest{Topic: "T", Body: []byte("x")})
 	require.NoError(t, err)
 	require.Equal(t, api.SendOK, sent.Status)
 	require.NoError(t, app.Stop(context.Background()))

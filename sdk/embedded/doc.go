@@ -8,5 +8,8 @@
 //
 // Messages are kept in memory unless [WithDir] names a directory; then the store
 // is commitlog, RocketMQ's files, and survives. Several brokers can run in one
-// process.
+// process, each for itself or as the broker groups of one cluster:
+//
+//	a := embedded.Start(t)
+//	b := embedded.Start(t, embedded.WithName("b"), embedded.WithNameServers(a.NamesrvAddress()))
 package embedded

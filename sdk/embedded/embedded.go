@@ -31,6 +31,7 @@ type options struct {
 	storage  string
 	dir      string
 	names    bool
+	servers  []string
 	plugins  *wiring.Plugins
 	settings plugin.Settings
 }
@@ -49,6 +50,16 @@ func WithStorage(name string) Option { return func(o *options) { o.storage = nam
 // WithoutNameServer runs a broker alone, for clients that know its address, or that
 // need none ([Broker.API]).
 func WithoutNameServer() Option { return func(o *options) { o.names = false } }
+
+// WithNameServers registers the broker with name servers that run already, in place of
+// one beside it: brokers of different names ([WithName]) with the name server of the
+// first are broker groups of one cluster.
+func WithNameServers(addresses ...string) Option {
+	return func(o *options) { o.names, o.servers = false, addresses }
+}
+
+// WithName names the broker group ["embedded"]. No two at one name server have the same.
+func WithName(name string) Option { return With("brokerName", name) }
 
 // With sets a configuration key as in a configuration file; wrong ones are an
 // error of [New]. listen and namesrvListen are 127.0.0.1:0 unless they are set.
@@ -104,6 +115,9 @@ func New(ctx context.Context, opts ...Option) (*Broker, error) {
 			return nil, err
 		}
 		p.NameServers = func() []string { return []string{b.names.Address()} }
+	}
+	if len(o.servers) > 0 { // New then waits until they know it
+		p.NameServers = func() []string { return o.servers }
 	}
 	if b.broker, err = broker.New(ctx, p); err == nil {
 		err = b.broker.Start(ctx)
@@ -214,7 +228,7 @@ func Start(t TB, opts ...Option) *Broker {
 // Address is where the broker serves clients.
 func (b *Broker) Address() string { return b.broker.Address() }
 
-// NamesrvAddress is the name server's address; empty without one.
+// NamesrvAddress is the address of the name server beside the broker; empty without one.
 func (b *Broker) NamesrvAddress() string {
 	if b.names == nil {
 		return ""

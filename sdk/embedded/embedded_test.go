@@ -2,7 +2,10 @@ package embedded_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"slices"
 	"sync"
@@ -14,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hardpointmq/hardpoint/core/api"
+	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/wiring"
@@ -209,5 +213,33 @@ func TestGreeting(t *testing.T) {
 	got, err := b.API().Pull(t.Context(), &api.PullRequest{Group: "test", Queue: sent.Queue, Offset: sent.Offset, Wait: time.Second})
 	if err != nil || string(got.Messages[0].Body) != "hello" {
 		t.Fatal(got, err)
+	}
+}
+
+// Two brokers with one name server are the groups of a cluster.
+func TestBrokerGroups(t *testing.T) {
+	a := embedded.Start(t)
+	b := embedded.Start(t, embedded.WithName("b"), embedded.WithNameServers(a.NamesrvAddress()), embedded.WithDir(t.TempDir()))
+	require.Empty(t, b.NamesrvAddress())
+	require.NotEqual(t, a.Address(), b.Address())
+	send(t, a, "T", "to a")
+	send(t, b, "T", "to b")
+	send(t, b, "T", "to b")
+
+	conn, err := net.Dial("tcp", a.NamesrvAddress())
+	require.NoError(t, err)
+	defer conn.Close()
+	w := command.Begin(nil, command.JSON, command.ReqGetBrokerClusterInfo, 1, 0)
+	_, err = conn.Write(w.End(0))
+	require.NoError(t, err)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
+	got := make([]byte, 64<<10)
+	n, err := io.ReadAtLeast(conn, got, 4)
+	require.NoError(t, err)
+	whole := 4 + int(binary.BigEndian.Uint32(got))
+	m, err := io.ReadAtLeast(conn, got[n:], max(whole-n, 0))
+	require.NoError(t, err)
+	for _, want := range []string{a.Address(), b.Address(), `"embedded"`, `"b"`} {
+		require.Contains(t, string(got[:n+m]), want)
 	}
 }
