@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	goplugin "github.com/hashicorp/go-plugin"
@@ -214,23 +215,44 @@ func TestOrderOfGroups(t *testing.T) {
 	require.Len(t, brokers.All(), 2)
 }
 
+// The first signal stops, the second skips the drain, the third ends the process; an
+// interrupt that comes first counts for two.
 func TestSignals(t *testing.T) {
-	n := &node{log: slog.New(slog.DiscardHandler)}
-	signals, codes := make(chan os.Signal, 2), make(chan int, 1)
-	ctx, stop := n.obey(t.Context(), signals, func(code int) { codes <- code })
-	require.NoError(t, ctx.Err())
-	signals <- os.Interrupt
-	<-ctx.Done()
-	select {
-	case <-codes:
-		t.Fatal("the first signal must drain")
-	default:
+	for name, c := range map[string]struct {
+		signals []os.Signal
+		hurry   int // the signal that skips the drain
+	}{
+		"terminate": {[]os.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGTERM}, 2},
+		"interrupt": {[]os.Signal{os.Interrupt, os.Interrupt}, 1},
+		"mixed":     {[]os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGTERM}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &node{log: slog.New(slog.DiscardHandler), hurry: make(chan struct{})}
+			signals, codes := make(chan os.Signal), make(chan int, 1)
+			ctx, stop := n.obey(t.Context(), signals, func(code int) { codes <- code })
+			defer stop()
+			require.NoError(t, ctx.Err())
+			for i, s := range c.signals {
+				last := i == len(c.signals)-1
+				signals <- s
+				<-ctx.Done()
+				if i+1 == c.hurry {
+					<-n.hurry
+				}
+				if last {
+					require.Equal(t, exitFailure, <-codes)
+				}
+				require.Empty(t, codes)
+				select {
+				case <-n.hurry:
+					require.GreaterOrEqual(t, i+1, c.hurry)
+				default:
+				}
+			}
+		})
 	}
-	signals <- os.Interrupt
-	require.Equal(t, exitFailure, <-codes)
-	stop()
-
-	ctx, stop = n.obey(t.Context(), signals, func(int) { t.Error("no signal came") })
+	n := &node{log: slog.New(slog.DiscardHandler), hurry: make(chan struct{})}
+	ctx, stop := n.obey(t.Context(), nil, func(int) { t.Error("no signal came") })
 	stop()
 	require.ErrorIs(t, ctx.Err(), context.Canceled)
 }

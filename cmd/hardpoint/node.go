@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,9 +27,9 @@ import (
 	"github.com/hardpointmq/hardpoint/core/wiring"
 )
 
-// stopReserve is what components get to stop beside drainTimeout: a store has
-// much to flush on a slow disk.
-const stopReserve = time.Minute
+// stopTimeout is what components get to stop after a drain: a store has much to flush
+// on a slow disk. docs/operations.md names it.
+const stopTimeout = 70 * time.Second
 
 // node is a process that serves.
 type node struct {
@@ -42,13 +43,15 @@ type node struct {
 	metrics *adminport.Metrics
 
 	reload   func() ([]*config.Loaded, error)
-	stopping chan struct{} // closed when the stop begins; plugins are told
+	stopping chan struct{} // closed when the stop begins, after a drain; plugins are told
 	stopOnce sync.Once
+	up       atomic.Bool   // all components run
+	hurry    chan struct{} // closed when there is no time to drain
 }
 
 // newNode makes one of what [config.LoadGroups] returned, which writes its log to w.
 func newNode(groups []*config.Loaded, w io.Writer) *node {
-	n := &node{Loaded: groups[0], began: time.Now(), metrics: adminport.NewMetrics(), stopping: make(chan struct{})}
+	n := &node{Loaded: groups[0], began: time.Now(), metrics: adminport.NewMetrics(), stopping: make(chan struct{}), hurry: make(chan struct{})}
 	setLevel(&n.level, n.Config.Node.LogLevel)
 	n.log = newLogger(w, &n.level, n.Config.Node.LogFormat)
 	for _, l := range groups {
@@ -91,7 +94,11 @@ func (n *node) serve(ctx context.Context, p *program) error {
 	}
 	ctx, stop := n.untilSignal(ctx)
 	defer stop()
-	defer context.AfterFunc(ctx, n.beginStop)()
+	defer context.AfterFunc(ctx, func() {
+		if !n.up.Load() { // what starts gives up; afterwards there may be a drain first
+			n.beginStop()
+		}
+	})()
 	defer n.onHangup(ctx, hangups)()
 	err = app.Run(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -110,11 +117,10 @@ func (n *node) serve(ctx context.Context, p *program) error {
 }
 
 func (n *node) options() wiring.Options {
-	return wiring.Options{Logger: n.log, Meter: n.groups[0].meterOfProcess(), StopTimeout: n.Config.Node.DrainTimeout + stopReserve}
+	return wiring.Options{Logger: n.log, Meter: n.groups[0].meterOfProcess(), StopTimeout: stopTimeout, Hurry: n.hurry}
 }
 
-// untilSignal ends the context at the first signal and the process at the
-// second.
+// untilSignal ends the context at the first signal; see obey.
 func (n *node) untilSignal(parent context.Context) (context.Context, func()) {
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
@@ -125,22 +131,34 @@ func (n *node) untilSignal(parent context.Context) (context.Context, func()) {
 	}
 }
 
+// obey ends the context at the first signal, has the node not drain (any more) at the
+// second, and ends the process at the third. An interrupt counts twice when it is the
+// first: a person waits at the terminal, and what runs beside this there gets it, too.
 func (n *node) obey(parent context.Context, signals <-chan os.Signal, exit func(int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
 	gone, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		for first := true; ; first = false {
+		for count := 0; ; {
+			var s os.Signal
 			select {
-			case s := <-signals:
-				if !first {
-					n.log.Error("stopped at once by a second signal; the next start recovers", "signal", s.String())
-					exit(exitFailure)
-					return
-				}
-				n.log.Info("stopping; a second signal stops at once", "signal", s.String())
-				cancel()
+			case s = <-signals:
 			case <-gone:
+				return
+			}
+			count++
+			switch {
+			case count == 1 && s != os.Interrupt:
+				n.log.Info("stopping; a second signal skips the drain, a third stops at once", "signal", s.String())
+				cancel()
+			case count <= 2:
+				n.log.Info("stopping without a drain; another signal stops at once", "signal", s.String())
+				count = 2
+				close(n.hurry)
+				cancel()
+			default:
+				n.log.Error("stopped at once by another signal; the next start recovers", "signal", s.String())
+				exit(exitFailure)
 				return
 			}
 		}
@@ -263,6 +281,7 @@ func (a announcement) Start(context.Context) error {
 	if addr := a.in.Admin.Address(); addr != "" {
 		args = append(args, "admin", addr)
 	}
+	a.n.up.Store(true)
 	took := time.Since(a.n.began)
 	args = append([]any{"took_ms", took.Milliseconds(), "mode", a.n.Mode.String(), "pid", os.Getpid()}, args...)
 	a.n.log.Info(fmt.Sprintf("ready in %d ms", took.Milliseconds()), args...) //nolint:sloglint // people read this line

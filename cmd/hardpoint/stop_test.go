@@ -86,7 +86,7 @@ func TestStopWithBadPlugins(t *testing.T) {
 			dir, tmp := t.TempDir(), shortTemp(t)
 			program, err := exec.LookPath(mutingProgram)
 			require.NoError(t, err)
-			args := []string{"--storage", pebble.Name, "--set", "pluginStopTimeout=1s", "--set", "pluginCallTimeout=0", "--set", "drainTimeout=30m"}
+			args := []string{"--storage", pebble.Name, "--set", "pluginStopTimeout=1s", "--set", "pluginCallTimeout=0"}
 			for _, a := range c.args {
 				args = append(args, strings.Replace(a, "PROGRAM", program, 1))
 			}

@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/api"
@@ -180,11 +179,9 @@ func (b *Broker) PutTopic(ctx context.Context, t api.Topic) error {
 // Topics implements api.Broker.
 func (b *Broker) Topics(context.Context) ([]api.Topic, error) {
 	all, _ := b.k.Topics.All()
-	cfg := b.k.Config()
-	own := map[string]bool{cfg.ClusterName: true, cfg.BrokerName: true, cfg.ClusterName + message.ReplyTopicSuffix: true}
 	out := make([]api.Topic, 0, len(all))
 	for _, t := range all {
-		if t.System || own[t.Config.TopicName] || strings.HasPrefix(t.Config.TopicName, message.RetryPrefix) || strings.HasPrefix(t.Config.TopicName, message.DLQPrefix) {
+		if !b.ofClients(t) {
 			continue
 		}
 		c := t.Config

@@ -19,6 +19,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/catalog"
 	"github.com/hardpointmq/hardpoint/core/internal/client"
 	"github.com/hardpointmq/hardpoint/core/internal/combine"
+	"github.com/hardpointmq/hardpoint/core/internal/drain"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/internal/offset"
 	"github.com/hardpointmq/hardpoint/core/internal/pull"
@@ -54,6 +55,9 @@ type Params struct {
 	// NameServers are name servers beside those of the configuration; Start asks
 	// for them. nil: none.
 	NameServers func() []string
+	// leaving are the names of the broker groups that stop with this one, its own
+	// among them; nil: it alone.
+	leaving []string
 	// Failed is told once when the store fails; nil: the broker logs it and
 	// goes on serving reads.
 	Failed func(error)
@@ -77,6 +81,7 @@ type Broker struct {
 	client   *client.Manager
 	sender   *send.Send
 	alloc    *allocators
+	drain    *drain.Drain
 	wait     waiters
 	// servers are the name servers, known at start.
 	servers atomic.Pointer[[]string]
@@ -187,6 +192,7 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 		b.version = command.DataVersion{Timestamp: p.Clock.Now().UnixMilli()}
 		k.Update, k.Properties = b.update, b.properties
 	}
+	b.drain = b.newDrain(st)
 	k.Announce = b.announce
 	k.Hooks.OnPublished(b.wait.published)
 	k.Hooks.OnTopicChanged(b.topicChanged)
@@ -407,7 +413,7 @@ func (b *Broker) register(ctx context.Context, address string) error {
 			out := make([]command.TopicConfig, len(all))
 			for i, t := range all {
 				out[i] = t.Config
-				out[i].Perm &= b.k.Config().Permission | kernel.PermInherit
+				out[i].Perm &= b.permission(t.Config.TopicName)
 			}
 			return out, v
 		},
@@ -460,40 +466,6 @@ func (b *Broker) topicChanged(string) {
 	if reg := b.reg.Load(); reg != nil {
 		reg.Changed()
 	}
-}
-
-// stopListeners lets answers under way out, then closes the peers.
-func (b *Broker) stopListeners(ctx context.Context) error {
-	b.k.Refuse("broker " + b.k.Config().BrokerName + " is shutting down")
-	b.mu.Lock()
-	ls := b.listeners
-	b.listeners = nil
-	b.mu.Unlock()
-	wait, cancel := context.WithTimeout(ctx, b.p.Config.Node.DrainTimeout)
-	defer cancel()
-	// Drained listeners read no more. Once everything that was read has its
-	// answer there is nothing to wait for: clients keep idle connections open.
-	var drains sync.WaitGroup
-	for _, l := range ls {
-		drains.Go(func() { _ = l.Drain(wait) })
-	}
-	errs := []error{b.queue.Idle(wait)}
-	cancel()
-	drains.Wait()
-	b.k.Release() // nobody waits for the log any more
-	closed := make(chan error, len(ls))
-	for _, l := range ls {
-		go func() { closed <- l.Close() }()
-	}
-	for range ls {
-		select {
-		case err := <-closed:
-			errs = append(errs, err)
-		case <-ctx.Done():
-			return errors.Join(append(errs, fmt.Errorf("closing the listeners: %w", ctx.Err()))...)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // stopEngine stops it. What it keeps of clients, such as the progress of consumers since
@@ -572,6 +544,9 @@ func (b *Broker) Ready() error {
 	b.mu.Unlock()
 	if !ready {
 		return errors.New("the broker is starting or stopping")
+	}
+	if err := b.drain.Ready(); err != nil {
+		return err
 	}
 	if d := b.queue.Stuck(); d >= hangs {
 		return fmt.Errorf("the log hangs: store %s has been taking one batch for %v", b.p.Config.Store.Storage, d.Round(time.Second))

@@ -10,8 +10,11 @@
 // behaviours → open the gate → dial the own address → register with the name
 // servers.
 //
-// # Shutdown
+// # Drain and Shutdown
 //
-// Unregister → refuse new writes → drain listeners → behaviours → replicator →
-// store. The store has a share of the time that nobody else can take.
+// Drain, which may be left out: register without write permission what other brokers
+// take messages of → go on serving until producers know.
+//
+// Shutdown: unregister → refuse new writes → drain listeners → answer who waits →
+// behaviours → replicator → store. The store has a share of the time that nobody else can take.
 package broker

@@ -7,22 +7,27 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/wiring"
 )
 
 // Groups are the broker groups of one process. They start and stop at the same time,
 // and share nothing: the failure of one's store leaves the others serving. It
-// implements plugin.Component.
+// implements wiring.Drainer.
 type Groups struct{ all []*Broker }
 
-var _ plugin.Component = (*Groups)(nil)
+var _ wiring.Drainer = (*Groups)(nil)
 
 // NewGroups assembles broker groups, one or more, without I/O. The error names the
 // group that it is about.
 func NewGroups(ctx context.Context, groups ...Params) (*Groups, error) {
 	g := &Groups{}
 	var errs []error
+	names := make([]string, len(groups))
+	for i, p := range groups {
+		names[i] = p.Config.Broker.Name
+	}
 	for _, p := range groups {
+		p.leaving = names
 		b, err := New(ctx, p)
 		if err != nil {
 			errs = append(errs, named(len(groups), p.Config.Broker.Name, err))
@@ -79,6 +84,15 @@ func (g *Groups) Start(ctx context.Context) error {
 	}
 	stop := context.WithoutCancel(ctx)
 	return errors.Join(append(errs, g.each(func(b *Broker) error { return named(len(g.all), b.Name(), b.Shutdown(stop)) })...)...)
+}
+
+// Drain implements wiring.Drainer: [Broker.Drain] of all groups. None leads producers
+// to another one.
+func (g *Groups) Drain(ctx context.Context) {
+	_ = g.each(func(b *Broker) error {
+		b.Drain(ctx)
+		return nil
+	})
 }
 
 // Shutdown implements plugin.Component: each group has all of the time.

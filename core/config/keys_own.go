@@ -14,7 +14,7 @@ func nodeKeys() []Key {
 		{Name: "data", Group: g, Type: Path, Default: "./data", Applies: Standalone, Flag: "data", Desc: "Directory in which everything is kept."},
 		{Name: "dev", Group: g, Type: Bool, Default: "false", Applies: Standalone, Flag: "dev", Desc: "Development mode: a loopback address may be advertised. Not for clients on other machines."},
 		{Name: "adminListen", Group: g, Type: Address, Words: []string{wordOff}, Default: "127.0.0.1:10919", Applies: Standalone, Flag: "admin-listen", Desc: "Address of health, readiness, metrics and profiles; off: none. A name server alone has 127.0.0.1:9879 as default."},
-		{Name: "drainTimeout", Group: g, Type: Duration, Unit: "ms", Min: 0, Max: 3_600_000, Default: "10s", Applies: Standalone, Desc: "How long a stop waits for requests under way."},
+		{Name: "drainTimeout", Group: g, Type: Duration, Unit: "ms", Min: 0, Max: 3_600_000, Default: "35s", Applies: Broker, Desc: "How long a broker that got SIGTERM goes on serving, without write permission in the routes of topics that other brokers take messages of, before it stops: the time in which clients ask for routes (30 s) and a little more. 0: it stops at once. Nothing is waited for when there is no such topic, see docs/operations.md."},
 		{Name: "logLevel", Group: g, Type: Enum, Words: []string{"debug", "info", "warn", "error"}, Default: "info", Applies: Standalone, Flag: "log-level", Reloadable: true, Desc: "Least level that is logged."},
 		{Name: "logFormat", Group: g, Type: Enum, Words: []string{"auto", "text", "json"}, Default: "auto", Applies: Standalone, Flag: "log-format", Desc: "Form of log lines; auto is text on a terminal and JSON elsewhere."},
 	}

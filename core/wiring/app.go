@@ -24,6 +24,9 @@ type Options struct {
 	StartTimeout time.Duration
 	// StopTimeout is what all components together get to stop [60 s].
 	StopTimeout time.Duration
+	// Hurry is closed when Run must not drain, or not go on with it; nil: it drains
+	// as long as components want.
+	Hurry <-chan struct{}
 
 	_ struct{}
 }
@@ -129,18 +132,68 @@ func (a *App) Stop(ctx context.Context) error {
 	return errors.Join(err, a.life.wait(over.C))
 }
 
-// Run starts the program, waits until ctx ends or a component asks to stop
-// ([Lifecycle.Fail]), stops it, and returns what went wrong.
+// Drainer is a component whose clients are to be led elsewhere before anything stops.
+type Drainer interface {
+	plugin.Component
+	// Drain returns when the component may be shut down. Everything still runs
+	// meanwhile, and other components drain at the same time. The end of ctx asks to
+	// hurry. It is called once at most.
+	Drain(ctx context.Context)
+}
+
+// Run starts the program and waits until ctx ends or a component asks to stop
+// ([Lifecycle.Fail]). If ctx ended while all ran it lets those drain that can
+// ([Drainer]), until Hurry or a failure. Then it stops the program, and returns what
+// went wrong.
 func (a *App) Run(ctx context.Context) error {
 	if err := a.Start(ctx); err != nil {
 		return err
 	}
 	var cause error
+	early := ctx.Err() != nil // nobody was served yet
 	select {
 	case <-ctx.Done():
+		if !early && !a.hurries() {
+			cause = a.drain(context.WithoutCancel(ctx))
+		}
 	case cause = <-a.life.failures():
 	}
 	return errors.Join(cause, a.Stop(context.WithoutCancel(ctx)))
+}
+
+func (a *App) hurries() bool {
+	select {
+	case <-a.opts.Hurry:
+		return true
+	default:
+		return false
+	}
+}
+
+// drain waits for all drainers. The error is that of a component that asked to stop.
+func (a *App) drain(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, p := range a.life.parts {
+		if d, ok := p.c.(Drainer); ok {
+			wg.Go(func() { d.Drain(ctx) })
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	var cause error
+	select {
+	case <-done:
+	case <-a.opts.Hurry:
+	case cause = <-a.life.failures():
+	}
+	cancel()
+	<-done
+	return cause
 }
 
 // Lifecycle starts components in the order they were added and stops them in

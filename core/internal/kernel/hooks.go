@@ -21,6 +21,7 @@ type Hooks struct {
 	truncated    []func(to message.Position)
 	expired      []func(first message.Position)
 	role         []func(ctx context.Context, r replication.Role) error
+	leave        []func()
 	disconnect   []func(c *Conn)
 	topicRemoved []func(topic string)
 	topicChanged []func(topic string)
@@ -81,6 +82,19 @@ func (h *Hooks) Holders() []Holder { return h.beforeExpire }
 // OnRole is called at each change of office.
 func (h *Hooks) OnRole(f func(ctx context.Context, r replication.Role) error) {
 	h.role = append(h.role, f)
+}
+
+// OnLeave is called when a broker that stops reads nothing of clients any more, right
+// before their connections are closed: what waits for something is answered, since the
+// clients of some languages wait for an answer however their connection ends. It must
+// not block.
+func (h *Hooks) OnLeave(f func()) { h.leave = append(h.leave, f) }
+
+// Leave runs the hooks.
+func (h *Hooks) Leave() {
+	for _, f := range h.leave {
+		f()
+	}
 }
 
 // OnDisconnect is called when a connection is gone.

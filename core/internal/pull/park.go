@@ -55,6 +55,7 @@ type park struct {
 	quit    chan struct{}
 	drop    func() // of the gauge
 	stopped atomic.Bool
+	leaving atomic.Bool // nobody parks any more
 	wg      sync.WaitGroup
 }
 
@@ -103,7 +104,7 @@ func (k *park) stop(context.Context) error {
 // hold parks t, unless there is something to read by now: then it has been read.
 // true: t is the park's.
 func (k *park) hold(t *task, ms int64) (bool, error) {
-	if k.stopped.Load() || k.count.Load() >= maxParked {
+	if k.leaving.Load() || k.stopped.Load() || k.count.Load() >= maxParked {
 		return false, nil
 	}
 	w := &waiter{t: t, deadline: k.p.k.Clock.Now().Add(time.Duration(min(ms, maxHold)) * time.Millisecond), index: -1}
@@ -368,6 +369,27 @@ func (k *park) deadlineLoop() {
 			}
 		}
 		timer.Reset(next)
+	}
+}
+
+// leaveAll answers all that is parked as if its time were over, and without reading: what
+// the last read left in them is an answer, too, and the store may hang.
+func (k *park) leaveAll() {
+	k.leaving.Store(true)
+	for {
+		k.mu.Lock()
+		if len(k.heap) == 0 {
+			k.mu.Unlock()
+			return
+		}
+		w := k.heap[0]
+		k.leave(w)
+		k.mu.Unlock()
+		if w.taken.CompareAndSwap(false, true) {
+			k.forget(w)
+			k.p.answer(w.t)
+			k.p.put(w.t)
+		}
 	}
 }
 

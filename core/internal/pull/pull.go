@@ -75,6 +75,7 @@ func New(k *kernel.Kernel, clients *client.Manager, st *stats.Stats) *Pull {
 	k.Hooks.OnPublished(p.park.published)
 	k.Hooks.OnOffsetReset(p.park.reset)
 	k.Hooks.OnStart(p.park.start)
+	k.Hooks.OnLeave(p.park.leaveAll)
 	k.Hooks.OnStop(p.park.stop)
 	k.Hooks.OnStart(p.beside.start(k))
 	k.Hooks.OnStop(p.beside.stop)

@@ -141,6 +141,9 @@ func (s *Stats) published(_ message.Position, units []message.Unit) {
 // internal takes what is the broker's own.
 var internal topic
 
+// Put is how many messages were put into topics since the start.
+func (s *Stats) Put() int64 { return s.put.sum.Load() }
+
 func (t *topic) put(n, size int64) {
 	if t != nil && t != &internal {
 		t.nums.add(n, n)

@@ -1,0 +1,135 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/internal/rpc"
+)
+
+// atOnce is how many routes are asked for at a time: a broker may have thousands of
+// topics.
+const atOnce = 16
+
+// Routes asks name servers for routes.
+type Routes struct {
+	Dialer  transport.Dialer
+	Servers []string
+	// Leaving are the names of the broker groups that stop together with this one,
+	// and its own: nobody is led to them.
+	Leaving []string
+}
+
+var errNoServer = errors.New("this broker registers with no name server")
+
+// Elsewhere tells, of topics, those that another broker takes messages of, as the
+// first name server says that answers. The error is that of all of them, or ctx's.
+func (r *Routes) Elsewhere(ctx context.Context, topics []string) (map[string]bool, error) {
+	if len(r.Servers) == 0 {
+		return nil, errNoServer
+	}
+	var errs []error
+	for _, s := range r.Servers {
+		found, err := r.at(ctx, s, topics)
+		if err == nil {
+			return found, nil
+		}
+		errs = append(errs, fmt.Errorf("name server %s: %w", s, err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// at asks one name server.
+func (r *Routes) at(ctx context.Context, server string, topics []string) (map[string]bool, error) {
+	c, err := rpc.Dial(ctx, r.Dialer, server, rpc.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		_ = c.Close() // an error says that it is closed already
+		<-c.Done()
+	}()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		found = map[string]bool{}
+		next  = make(chan string)
+	)
+	for range min(atOnce, len(topics)) {
+		wg.Go(func() {
+			for t := range next {
+				yes, err := r.taken(ctx, c, t)
+				if err != nil {
+					cancel(err)
+					continue
+				}
+				if yes {
+					mu.Lock()
+					found[t] = true
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, t := range topics {
+		next <- t // those who take it fail at once when ctx is over
+	}
+	close(next)
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return found, nil
+}
+
+// taken asks whether another broker takes messages of a topic.
+func (r *Routes) taken(ctx context.Context, c *rpc.Client, topic string) (bool, error) {
+	q := command.RouteRequest{Topic: topic, AcceptStandardJSONOnly: true}
+	resp, err := c.Call(ctx, rpc.Request(command.ReqGetRouteInfoByTopic, q.Append, nil))
+	if err != nil {
+		return false, err
+	}
+	var no *rpc.CodeError
+	if err = resp.Err(); errors.As(err, &no) && no.Code == command.RespTopicNotExist {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var d command.TopicRouteData
+	if err := command.DecodeBody(resp.Body, &d); err != nil {
+		return false, fmt.Errorf("the route of topic %s: %w", topic, err)
+	}
+	return r.offers(&d), nil
+}
+
+// offers tells whether a client finds a queue to write to at another broker: what a
+// master registered with write permission.
+func (r *Routes) offers(d *command.TopicRouteData) bool {
+	if d.OrderTopicConf != "" {
+		return false
+	}
+	for i := range d.QueueDatas {
+		q := &d.QueueDatas[i]
+		if q.Perm&kernel.PermWrite == 0 || q.WriteQueueNums <= 0 || slices.Contains(r.Leaving, q.BrokerName) {
+			continue
+		}
+		for j := range d.BrokerDatas {
+			if b := &d.BrokerDatas[j]; b.BrokerName == q.BrokerName && b.BrokerAddrs[0] != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
