@@ -82,7 +82,7 @@ func TestDrain(t *testing.T) {
 		r.tell = func(context.Context) error {
 			require.True(t, r.Led("both"), "registered before it is led away")
 			require.Error(t, r.Ready())
-			time.Sleep(2 * time.Second)
+			<-time.After(2 * time.Second)
 			return nil
 		}
 		require.NoError(t, r.Ready())
@@ -93,7 +93,7 @@ func TestDrain(t *testing.T) {
 			r.Run(t.Context())
 			close(ended)
 		}()
-		time.Sleep(12 * time.Second)
+		<-time.After(12 * time.Second)
 		synctest.Wait()
 		require.Equal(t, []string{"both", "here", "TBW102"}, r.asked)
 		require.True(t, r.Led("both"))
@@ -103,10 +103,10 @@ func TestDrain(t *testing.T) {
 		require.EqualError(t, r.Ready(), "it is draining and stops in 25s; its producers are led to other brokers")
 		require.Contains(t, r.log.String(), "topics=2 topics_of_no_other_broker=1")
 		r.sent.Add(600) // before the report at 30 s
-		time.Sleep(4 * time.Second)
+		<-time.After(4 * time.Second)
 		synctest.Wait()
 		require.Contains(t, r.log.String(), `msg=draining left=30s messages_per_second=0`)
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		synctest.Wait()
 		require.Contains(t, r.log.String(), `msg=draining left=20s messages_per_second=120`)
 		<-ended
