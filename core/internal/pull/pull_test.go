@@ -297,6 +297,18 @@ func TestLongPolling(t *testing.T) {
 					require.Equal(t, []string{"4"}, bodies(c.Wait(n)))
 				}
 			})
+			step("the broker leaves", func() {
+				began := time.Now()
+				waiting := []int32{park(0, 5, "*", time.Minute), park(1, 1, "*", time.Hour)}
+				e.K.Hooks.Leave()
+				for i, n := range waiting {
+					r := c.Wait(n)
+					require.Equal(t, command.RespPullNotFound, r.Code)
+					require.Equal(t, []int64{5, 1}[i], r.Int("nextBeginOffset"))
+				}
+				require.Equal(t, command.RespPullNotFound, c.Wait(park(0, 5, "*", time.Minute)).Code, "nobody waits any more")
+				require.Zero(t, time.Since(began))
+			})
 		})
 	})
 }
