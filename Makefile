@@ -32,6 +32,10 @@ build: ## build bin/hardpoint
 run: build ## a name server and a broker in one process for this machine, data under ./data
 	./bin/hardpoint standalone --dev --data $(DATA) $(ARGS)
 
+.PHONY: cluster
+cluster: build ## two name servers and two broker groups, each a process, data under ./data/cluster
+	BIN=./bin/hardpoint DATA=$(DATA)/cluster ./examples/cluster/run
+
 .PHONY: test
 test: test-main test-plain test-clients ## every unit, conformance and end-to-end test
 

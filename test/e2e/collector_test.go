@@ -85,16 +85,30 @@ func numbered(prefix string, n int) []string {
 // awaitRoute waits until the name server knows a topic.
 func awaitRoute(t testing.TB, ns, topic string) {
 	t.Helper()
-	harness.Until(t, 20*time.Second, "route of "+topic, func() bool {
-		c, err := harness.Dial(ns)
-		if err != nil {
-			return false
-		}
-		defer c.Close()
-		h := command.RouteRequest{Topic: topic}
-		a, err := c.Call(command.ReqGetRouteInfoByTopic, h.Append, nil)
-		return err == nil && a.Err() == nil
-	})
+	harness.Until(t, 20*time.Second, "route of "+topic, func() bool { return brokersOf(ns, topic) >= 0 })
+}
+
+// awaitBrokers waits until the route of a topic has so many brokers.
+func awaitBrokers(t testing.TB, ns, topic string, brokers int) {
+	t.Helper()
+	harness.Until(t, 30*time.Second, fmt.Sprintf("%d brokers of %s", brokers, topic), func() bool { return brokersOf(ns, topic) == brokers })
+}
+
+// brokersOf counts the brokers of a topic that a name server knows; -1: it does not
+// know the topic, or does not answer.
+func brokersOf(ns, topic string) int {
+	c, err := harness.Dial(ns)
+	if err != nil {
+		return -1
+	}
+	defer c.Close()
+	h := command.RouteRequest{Topic: topic}
+	a, err := c.Call(command.ReqGetRouteInfoByTopic, h.Append, nil)
+	var route command.TopicRouteData
+	if err != nil || a.Err() != nil || command.DecodeBody(a.Body, &route) != nil {
+		return -1
+	}
+	return len(route.BrokerDatas)
 }
 
 // stored reads a whole topic with raw pulls and counts keys; each record is also

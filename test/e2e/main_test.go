@@ -124,11 +124,17 @@ func startPushConsumer(ns, group, topic, tags string, h handler, opts ...consume
 // server knows it: consumers of this client fail to start without a route.
 func createTopic(t testing.TB, n *harness.Node, topic string, queues int) {
 	t.Helper()
-	a, err := admin.NewAdmin(admin.WithResolver(primitive.NewPassthroughResolver([]string{n.Namesrv})))
-	require.NoError(t, err)
-	require.NoError(t, a.CreateTopic(t.Context(), admin.WithTopicCreate(topic), admin.WithBrokerAddrCreate(n.Addr),
-		admin.WithReadQueueNums(queues), admin.WithWriteQueueNums(queues)))
+	createTopicAt(t, n.Namesrv, n.Addr, topic, queues)
 	awaitRoute(t, n.Namesrv, topic)
+}
+
+// createTopicAt creates a topic at one of several brokers.
+func createTopicAt(t testing.TB, ns, broker, topic string, queues int) {
+	t.Helper()
+	a, err := admin.NewAdmin(admin.WithResolver(primitive.NewPassthroughResolver([]string{ns})))
+	require.NoError(t, err)
+	require.NoError(t, a.CreateTopic(t.Context(), admin.WithTopicCreate(topic), admin.WithBrokerAddrCreate(broker),
+		admin.WithReadQueueNums(queues), admin.WithWriteQueueNums(queues)))
 }
 
 // runMember is a consumer in a process of its own: it writes a line for each

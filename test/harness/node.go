@@ -49,7 +49,10 @@ type Options struct {
 	Namesrv string   // name server of a broker that is not standalone
 	Data    string   // directory [a temporary one]
 	Set     []string // key=value
-	Race    bool     // the binary has the race detector
+	// Groups are the names of several broker groups of a standalone node, in place of
+	// Broker; Set holds for all of them.
+	Groups  []string
+	Race    bool // the binary has the race detector
 	ReadyIn time.Duration
 }
 
@@ -60,6 +63,8 @@ type Node struct {
 	Namesrv string // address of the name server that knows it
 	Data    string
 	LogPath string
+	// Brokers are the addresses of several groups by name; Addr is that of the first.
+	Brokers map[string]string
 
 	t      testing.TB
 	o      Options
@@ -119,6 +124,10 @@ func Prepare(t testing.TB, o Options) *Node {
 	case "standalone":
 		n.Namesrv = fmt.Sprintf("%s:%d", o.Host, FreePort(t))
 		n.args = append(n.args, "--namesrv-listen", n.Namesrv)
+		if len(o.Groups) > 0 {
+			n.groups(port)
+			break
+		}
 		fallthrough
 	case "broker":
 		n.args = append(n.args, "--data", o.Data, "--dev", "--listen", fmt.Sprintf("%s:%d", o.Listen, port),
@@ -143,6 +152,26 @@ func Prepare(t testing.TB, o Options) *Node {
 	n.log, n.LogPath = f, f.Name()
 	t.Cleanup(n.close)
 	return n
+}
+
+// groups writes a configuration file for each broker group; the first one's port is
+// given.
+func (n *Node) groups(port int) {
+	n.t.Helper()
+	n.Brokers = map[string]string{}
+	for i, name := range n.o.Groups {
+		if i > 0 {
+			port = FreePort(n.t)
+		}
+		n.Brokers[name] = fmt.Sprintf("%s:%d", n.o.Host, port)
+		file := filepath.Join(n.o.Data, name+".yaml")
+		text := fmt.Sprintf("brokerName: %s\nlisten: %s:%d\nadvertise: %s\ndata: %s\nstorage: %s\nvipChannel: false\n",
+			name, n.o.Listen, port, n.Brokers[name], filepath.Join(n.o.Data, name), n.o.Store.Name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			n.t.Fatal(err)
+		}
+		n.args = append(n.args, "--config", file)
+	}
 }
 
 // Start starts the process and waits until it is ready.
