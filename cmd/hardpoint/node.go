@@ -193,7 +193,12 @@ func adminPort(n *node) fx.Option {
 		fx.Provide(func(s wiring.Options) *adminport.Port {
 			return adminport.New(plugin.Settings{Name: "admin", Logger: s.Logger}, n.Config.Node.AdminListen, n.metrics)
 		}),
-		fx.Invoke(func(p *adminport.Port, life *wiring.Lifecycle) { life.Add("admin port", p, 1) }),
+		fx.Invoke(func(p *adminport.Port, s wiring.Options, life *wiring.Lifecycle) {
+			life.Add("admin port", p, 1)
+			if address := n.Config.Metrics.PromAddress(); address != "" {
+				life.Add("metrics port", adminport.NewMetricsPort(plugin.Settings{Name: "metrics", Logger: s.Logger}, address, n.metrics), 1)
+			}
+		}),
 	)
 }
 

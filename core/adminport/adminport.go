@@ -63,6 +63,7 @@ func (m *Metrics) Meter(labels ...plugin.Label) plugin.Meter { return m.meter.Wi
 type Port struct {
 	settings plugin.Settings
 	address  string
+	key      string // of the configuration, for errors
 	server   *http.Server
 
 	mu       sync.Mutex
@@ -84,14 +85,28 @@ const index = `/healthz       the process answers
 /metrics       for Prometheus
 /debug/pprof/  profiles`
 
+// NewMetricsPort makes a port that serves /metrics alone, for a Prometheus that must not
+// reach the rest. It does no I/O.
+func NewMetricsPort(s plugin.Settings, address string, m *Metrics) *Port {
+	p := &Port{settings: s.WithDefaults(), address: address, key: "metricsPromExporterHost and metricsPromExporterPort"}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", m.handler())
+	p.server = &http.Server{Handler: mux, ReadHeaderTimeout: readHeader, IdleTimeout: idle}
+	return p
+}
+
+func (m *Metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.meter.Gatherer(), promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+}
+
 // New makes an admin port for host:port, or none for [Off]. It does no I/O.
 func New(s plugin.Settings, address string, m *Metrics) *Port {
-	p := &Port{settings: s.WithDefaults(), address: address}
+	p := &Port{settings: s.WithDefaults(), address: address, key: "adminListen"}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, index) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", p.ready)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.meter.Gatherer(), promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	mux.Handle("GET /metrics", m.handler())
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -141,7 +156,7 @@ func (p *Port) Start(ctx context.Context) error {
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", p.address)
 	if err != nil {
-		return fmt.Errorf("adminListen %s: %w; choose another address, or off", p.address, err)
+		return fmt.Errorf("%s %s: %w; choose another address", p.key, p.address, err)
 	}
 	done := make(chan error, 1)
 	p.mu.Lock()

@@ -175,8 +175,8 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	catalog.New(k, p.FS)
 	b.client = client.New(k)
 	b.query = query.New(k)
-	b.sender = send.New(k, b.queue)
 	st := stats.New(k)
+	b.sender = send.New(k, b.queue, st)
 	pull.New(k, b.client, st)
 	offset.New(k, b.query)
 	retry.New(k, st)
@@ -186,7 +186,10 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 		Clients: b.client, Allocator: b.alloc.get, NameServers: b.nameServers,
 		Dialer: func() transport.Dialer { return b.trans.Capabilities().Dialer },
 	})
-	retention.New(k, retention.Params{Usage: p.FS.Usage, Dirs: b.disks()})
+	kept := retention.New(k, retention.Params{Usage: p.FS.Usage, Dirs: b.disks()})
+	if err := b.observe(st, kept); err != nil {
+		return nil, err
+	}
 	if p.Loaded != nil {
 		b.loaded = p.Loaded.As(config.Broker)
 		b.version = command.DataVersion{Timestamp: p.Clock.Now().UnixMilli()}

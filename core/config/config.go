@@ -22,6 +22,7 @@ type Config struct {
 	Consume   Consume
 	Store     Store
 	Retention Retention
+	Metrics   Metrics
 	// PluginProcesses is what holds for all plugins that are processes of their own.
 	PluginProcesses PluginProcesses
 	Namesrv         NamesrvConfig

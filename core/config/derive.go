@@ -189,6 +189,7 @@ func (l *loader) check(c *Config) {
 	if l.mode&Broker != 0 {
 		l.checkBroker(c, refuse)
 	}
+	l.checkMetrics(&c.Metrics, refuse)
 	l.checkPorts(c)
 	if h := hostOf(c.Node.AdminListen); c.Node.AdminListen != AdminOff && !isLoopbackHost(h) {
 		l.warn("adminListen", l.origin["adminListen"], "whoever reaches %s can read metrics and profiles", c.Node.AdminListen)
@@ -231,6 +232,9 @@ func (l *loader) checkPorts(c *Config) {
 	ports := c.ports(l.mode)
 	if c.Node.AdminListen != AdminOff {
 		ports = append(ports, port{"adminListen", "", c.Node.AdminListen})
+	}
+	if a := c.Metrics.PromAddress(); a != "" {
+		ports = append(ports, port{"metricsPromExporterPort", "", a})
 	}
 	for i, a := range ports {
 		for _, b := range ports[:i] {

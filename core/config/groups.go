@@ -77,6 +77,8 @@ func (k Key) WholeProcess(mode Mode) bool {
 		return false
 	case k.Group == GroupNode:
 		return true
+	case k.Group == GroupMetrics: // the others say what one broker shows
+		return k.Applies == Standalone
 	default: // the name server of a standalone process is there once
 		return mode == Standalone && (k.Applies == Namesrv || k.Name == "transport")
 	}

@@ -234,9 +234,10 @@ const (
 	GroupRetention Group = "retention"
 	GroupNamesrv   Group = "namesrv"
 	GroupProcess   Group = "pluginProcess"
+	GroupMetrics   Group = "metrics"
 )
 
-var groups = []Group{GroupNode, GroupNetwork, GroupBroker, GroupTopics, GroupConsume, GroupStore, GroupRetention, GroupProcess, GroupNamesrv}
+var groups = []Group{GroupNode, GroupNetwork, GroupBroker, GroupTopics, GroupConsume, GroupStore, GroupRetention, GroupMetrics, GroupProcess, GroupNamesrv}
 
 // table is the key table with its lookup by any spelling.
 type table struct {
@@ -248,7 +249,7 @@ type table struct {
 // keyTable builds the table once; it is never written afterwards.
 var keyTable = sync.OnceValue(func() *table {
 	t := &table{byName: map[string]int{}, byEnv: map[string]int{}}
-	for _, part := range [][]Key{nodeKeys(), networkKeys(), brokerKeys(), topicKeys(), consumeKeys(), storeKeys(), retentionKeys(), processKeys(), namesrvKeys(),
+	for _, part := range [][]Key{nodeKeys(), networkKeys(), brokerKeys(), topicKeys(), consumeKeys(), storeKeys(), retentionKeys(), metricsKeys(), processKeys(), namesrvKeys(),
 		ignoredBrokerKeys(), ignoredConsumeKeys(), ignoredStoreKeys(), ignoredNetworkKeys(), refusedKeys()} {
 		t.keys = append(t.keys, part...)
 	}

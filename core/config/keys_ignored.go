@@ -63,6 +63,7 @@ const (
 	noQueues      = "there are no queues of requests by kind; overload is bounded by maxBytesInFlight and answered at once with a code that clients retry"
 	noJava        = "it belongs to the Java implementation"
 	noMetrics     = "metrics are served at adminListen under /metrics"
+	noDelta       = "metrics are sums since the start; a collector makes differences of them (cumulativetodelta)"
 	noContainer   = "several brokers in a container are not supported"
 	popLater      = "POP consumption arrives in a later version"
 	delayLater    = "delivery of delayed messages arrives in a later version"
@@ -189,25 +190,20 @@ func ignoredBrokerKeys() []Key {
 			row{"printChannelGroupsMinNum", Int, "5", "Least number of connections for that log line."},
 		),
 		without(g, Broker, noMetrics,
-			row{"metricsExporterType", Text, "DISABLE", "How metrics are exported."},
-			row{"metricsOtelCardinalityLimit", Int, "50000", "Bound of label combinations."},
 			row{"metricsGrpcExporterTarget", Text, "", "Where metrics are sent to."},
 			row{"metricsGrpcExporterHeader", Text, "", "Headers of that request."},
 			row{"metricGrpcExporterTimeOutInMills", Duration, "3000", "Time-out of that request."},
 			row{"metricGrpcExporterIntervalInMills", Duration, "60000", "How often metrics are sent."},
 			row{"metricLoggingExporterIntervalInMills", Duration, "10000", "How often metrics are logged."},
-			row{"metricsPromExporterPort", Int, "5557", "Port of Prometheus metrics."},
-			row{"metricsPromExporterHost", Text, "", "Address of Prometheus metrics."},
-			row{"metricsLabel", Text, "", "Labels added to every metric."},
+		),
+		without(g, Broker, noDelta,
 			row{"metricsInDelta", Bool, "false", "Exports differences."},
-			row{"enableRemotingMetrics", Bool, "true", "Metrics of the protocol."},
-			row{"enableMessageStoreMetrics", Bool, "true", "Metrics of the store."},
+		),
+		without(g, Broker, popLater,
 			row{"enablePopMetrics", Bool, "true", "Metrics of POP."},
-			row{"enableConnectionMetrics", Bool, "true", "Metrics of connections."},
+		),
+		without(g, Broker, txLater,
 			row{"enableTransactionMetrics", Bool, "true", "Metrics of transactions."},
-			row{"enableStatsMetrics", Bool, "true", "Metrics of statistics."},
-			row{"enableRequestMetrics", Bool, "true", "Metrics of requests."},
-			row{"enableLagAndDlqMetrics", Bool, "true", "Metrics of lag and dead letters."},
 			row{"transactionMetricFlushInterval", Duration, "10000", "How often transaction metrics are written."},
 		),
 		without(g, Broker, replicasLater,

@@ -458,7 +458,7 @@ func (l *loader) finish() *Loaded {
 	l.derive()
 	c := Config{}
 	for g, out := range map[Group]any{GroupNode: &c.Node, GroupNetwork: &c.Network, GroupBroker: &c.Broker, GroupTopics: &c.Topics,
-		GroupConsume: &c.Consume, GroupStore: &c.Store, GroupRetention: &c.Retention, GroupProcess: &c.PluginProcesses, GroupNamesrv: &c.Namesrv} {
+		GroupConsume: &c.Consume, GroupStore: &c.Store, GroupRetention: &c.Retention, GroupMetrics: &c.Metrics, GroupProcess: &c.PluginProcesses, GroupNamesrv: &c.Namesrv} {
 		l.strict(g, out)
 	}
 	l.plugins(&c)

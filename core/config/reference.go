@@ -15,6 +15,7 @@ var groupTitles = map[Group]string{
 	GroupConsume:   "Reading",
 	GroupStore:     "Store",
 	GroupRetention: "Retention",
+	GroupMetrics:   "Metrics and traces",
 	GroupProcess:   "Plugins as processes",
 	GroupNamesrv:   "Name server",
 }

@@ -68,6 +68,10 @@ type Facts struct {
 	Timer bool
 	// PopCheckPoint is true when POP_CK is there; a send drops it.
 	PopCheckPoint bool
+	// Sharded is true when __SHARDINGKEY is there: the message is of the type FIFO.
+	Sharded bool
+	// TraceParent is the value of traceparent (W3C Trace Context), as it was sent.
+	TraceParent []byte
 }
 
 // Scan reads the facts of a property string. Of equal names the last counts.
@@ -112,6 +116,14 @@ func (f *Facts) take(name, value []byte, at int) {
 			f.UniqueKey, f.UniqueAt = value, int32(at)
 		case PropTransaction:
 			f.Transaction = string(value) == "true"
+		}
+	case 11:
+		if string(name) == PropTraceParent {
+			f.TraceParent = value
+		}
+	case 13:
+		if string(name) == PropShardingKey {
+			f.Sharded = true
 		}
 	case 14, 15, 16:
 		switch string(name) {

@@ -33,6 +33,8 @@ const (
 	PropTimerDelaySec     = "TIMER_DELAY_SEC"
 	PropTimerDelayMs      = "TIMER_DELAY_MS"
 	PropTimerDeliverMs    = "TIMER_DELIVER_MS"
+	PropShardingKey       = "__SHARDINGKEY"
+	PropTraceParent       = "traceparent" // W3C Trace Context, in user properties
 )
 
 // Properties walks a property string as Java's string2messageProperties reads

@@ -445,3 +445,52 @@ func (m *Manager) Notify(groups ...string) {
 		}
 	}
 }
+
+// ConnectionKey is what connections are counted by.
+type ConnectionKey struct {
+	Group    string // of consumers; empty for producers
+	Kind     command.ConsumeType
+	Language command.Language
+	Version  int32
+}
+
+// Connections counts the members of consumer groups, and those of all producer
+// groups.
+func (m *Manager) Connections() (consumers, producers map[ConnectionKey]int) {
+	consumers, producers = map[ConnectionKey]int{}, map[ConnectionKey]int{}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for name, g := range m.consumers {
+		for _, x := range g.members {
+			consumers[ConnectionKey{name, g.kind, x.Language, x.Version}]++
+		}
+	}
+	for _, g := range m.producers {
+		for _, x := range g {
+			producers[ConnectionKey{Language: x.Language, Version: x.Version}]++
+		}
+	}
+	return consumers, producers
+}
+
+// ConsumerGroups lists the groups that have members, sorted.
+func (m *Manager) ConsumerGroups() []string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return slices.Sorted(maps.Keys(m.consumers))
+}
+
+// Topics lists what a consumer group with members subscribes, sorted; at most so
+// many, and how many there are.
+func (m *Manager) Topics(groupName string, most int) (topics []string, n int) {
+	m.mu.RLock()
+	g := m.consumers[groupName]
+	if g == nil {
+		m.mu.RUnlock()
+		return nil, 0
+	}
+	topics = slices.Collect(maps.Keys(g.subs))
+	m.mu.RUnlock()
+	slices.Sort(topics)
+	return topics[:min(most, len(topics))], len(topics)
+}

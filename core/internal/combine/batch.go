@@ -2,6 +2,7 @@ package combine
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/replication"
@@ -26,6 +27,8 @@ type Ticket struct {
 	Opaque int32
 	Flags  uint16
 	Kind   uint8
+	// Began is when the request arrived.
+	Began time.Duration
 	// TextAt and TextLen point at bytes in the batch's Buf.
 	TextAt, TextLen int32
 	// Text is what is not in Buf.

@@ -23,6 +23,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/client"
 	"github.com/hardpointmq/hardpoint/core/internal/combine"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/internal/observe"
 	"github.com/hardpointmq/hardpoint/core/internal/offset"
 	"github.com/hardpointmq/hardpoint/core/internal/pull"
 	"github.com/hardpointmq/hardpoint/core/internal/query"
@@ -103,6 +104,8 @@ type Options struct {
 	Meter  plugin.Meter
 	// Usage is the state of the store's disk; without it there is no disk.
 	Usage func(dir string) (vfs.Usage, error)
+	// Observe changes how RocketMQ's metrics are shown.
+	Observe func(*observe.Params)
 }
 
 // Engine is a running broker without plugins.
@@ -235,8 +238,8 @@ func TryStart(tb testing.TB, o Options) (*Engine, error) {
 	e.Catalog = catalog.New(e.K, o.Disk.FS)
 	e.Clients = client.New(e.K)
 	q := query.New(e.K)
-	send.New(e.K, e.Queue)
 	st := stats.New(e.K)
+	send.New(e.K, e.Queue, st)
 	pull.New(e.K, e.Clients, st)
 	offset.New(e.K, q)
 	retry.New(e.K, st)
@@ -245,7 +248,15 @@ func TryStart(tb testing.TB, o Options) (*Engine, error) {
 	if o.Usage != nil {
 		rp.Dirs = []string{cfg.Dir}
 	}
-	retention.New(e.K, rp)
+	kept := retention.New(e.K, rp)
+	op := observe.Params{Clients: e.Clients, Stats: st, Query: q, Usage: o.Usage, Oldest: kept.Oldest, Limit: 50_000, Budget: time.Second}
+	if o.Usage != nil {
+		op.Dir = cfg.Dir
+	}
+	if o.Observe != nil {
+		o.Observe(&op)
+	}
+	observe.New(e.K, op)
 	if o.Assign.Allocator == nil {
 		o.Assign.Allocator = func(context.Context, string) (assign.Instance, error) { return assign.Instance{}, assign.ErrUnknown }
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
@@ -41,12 +42,13 @@ type Conn struct {
 	// Sender is the send behaviour's state.
 	Sender any
 
-	k    *Kernel
-	asks asks
-	hdr  command.Header
-	out  []byte // of answers given inside a handler
-	one  [1]command.Frame
-	req  Request
+	k     *Kernel
+	began time.Duration // when what is being served arrived, as Kernel.Uptime
+	asks  asks
+	hdr   command.Header
+	out   []byte // of answers given inside a handler
+	one   [1]command.Frame
+	req   Request
 }
 
 // Opened implements transport.Handler.
@@ -64,6 +66,7 @@ func (k *Kernel) Conns(yield func(*Conn) bool) {
 
 // Arrived implements transport.Session.
 func (c *Conn) Arrived(in []command.Frame) {
+	c.began = c.k.Uptime()
 	sends := 0
 	for i := range in {
 		f := &in[i]
@@ -87,7 +90,7 @@ func (c *Conn) Arrived(in []command.Frame) {
 		switch {
 		case c.hdr.IsResponse():
 			c.answered(f)
-		case c.hdr.Code == command.ReqSendMessage || c.hdr.Code == command.ReqSendMessageV2 || c.hdr.Code == command.ReqSendBatchMessage:
+		case isSend(c.hdr.Code):
 			c.k.sender.Collect(c, &c.hdr, f)
 			sends++
 		default:
@@ -124,6 +127,7 @@ func (c *Conn) dispatch(f *command.Frame) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
+			r.failed = true
 			r.Error(command.RespSystemError, c.Recovered(p, c.hdr.Code).Error())
 		}
 	}()
@@ -160,24 +164,44 @@ type Request struct {
 	Header *command.Header
 	Frame  *command.Frame
 	Conn   *Conn
+
+	code   int32 // of the answer
+	failed bool  // the handler panicked
 }
 
 // Ticket is what a later answer needs.
 type Ticket struct {
 	Conn   *Conn
 	Opaque int32
+	Code   int32 // of the request
 	Type   command.HeaderType
 	Oneway bool
+	// LongPolling: the request waited for a message.
+	LongPolling bool
+	// Began is when the request arrived, as Kernel.Uptime.
+	Began time.Duration
 }
 
 // Ticket copies what a later answer needs.
 func (r *Request) Ticket() Ticket {
-	return Ticket{r.Conn, r.Header.Opaque, r.Header.Type, r.Header.IsOneway()}
+	return Ticket{
+		Conn: r.Conn, Opaque: r.Header.Opaque, Code: r.Header.Code, Type: r.Header.Type, Oneway: r.Header.IsOneway(), Began: r.Conn.began,
+	}
 }
+
+// Answered counts how long the request took; err is what the peer said to the answer.
+// Reply calls it; who sends an answer otherwise does.
+func (t *Ticket) Answered(response int32, err error) {
+	t.Conn.k.tookOne(Outcome{t.Code, response, t.LongPolling, resultOf(err, t.Oneway, false)}, t.Began)
+}
+
+// Began is when what is being served arrived, as Kernel.Uptime; only while it is.
+func (c *Conn) Began() time.Duration { return c.began }
 
 // Begin starts the answer, in the encoding of the request, in the connection's
 // buffer. Only inside the handler.
 func (r *Request) Begin(code int32) command.Writer {
+	r.code = code
 	return command.Begin(r.Conn.out[:0], r.Header.Type, code, r.Header.Opaque, command.FlagResponse)
 }
 
@@ -190,15 +214,16 @@ func (r *Request) Reply(w command.Writer, body ...[]byte) {
 	}
 	c := r.Conn
 	c.out = w.End(n)
-	if r.Header.IsOneway() {
-		return
+	var err error
+	if !r.Header.IsOneway() {
+		c.one[0] = command.Frame{Header: c.out, Bodies: body}
+		err = c.Peer.Send(c.one[:]...)
+		c.one[0] = command.Frame{}
+		if cap(c.out) > 64<<10 {
+			c.out = nil
+		}
 	}
-	c.one[0] = command.Frame{Header: c.out, Bodies: body}
-	_ = c.Peer.Send(c.one[:]...)
-	c.one[0] = command.Frame{}
-	if cap(c.out) > 64<<10 {
-		c.out = nil
-	}
+	c.k.tookOne(Outcome{r.Header.Code, r.code, false, resultOf(err, r.Header.IsOneway(), r.failed)}, c.began)
 }
 
 // OK answers success without fields.
@@ -223,6 +248,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b
 // any goroutine, once per ticket.
 func (t *Ticket) Reply(code int32, fill func(w *command.Writer), body ...[]byte) {
 	if t.Oneway {
+		t.Answered(code, nil)
 		return
 	}
 	n := 0
@@ -235,8 +261,9 @@ func (t *Ticket) Reply(code int32, fill func(w *command.Writer), body ...[]byte)
 		fill(&w)
 	}
 	*buf = w.End(n)
-	_ = t.Conn.Peer.Send(command.Frame{Header: *buf, Bodies: body})
+	err := t.Conn.Peer.Send(command.Frame{Header: *buf, Bodies: body})
 	buffers.Put(buf)
+	t.Answered(code, err)
 }
 
 // codes maps identities of errors to RocketMQ's response codes.

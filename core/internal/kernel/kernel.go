@@ -68,10 +68,12 @@ type tunable struct {
 	Properties func() ([]byte, command.DataVersion)
 }
 
-// serving is the time in which somebody is served.
+// serving is the time in which somebody is served, and how long requests took.
 type serving struct {
 	base   context.Context // ends when nobody is served any more
 	cancel context.CancelFunc
+	made   time.Time
+	served served
 }
 
 // office is what this node may do now.
@@ -90,6 +92,7 @@ func New(cfg Config, s plugin.Settings, store storage.Store) *Kernel {
 		handlers: map[int32]HandlerFunc{},
 	}
 	k.base, k.cancel = context.WithCancel(context.Background())
+	k.made = k.Clock.Now()
 	k.SetConfig(cfg)
 	k.office.role.Store(&replication.Role{})
 	return k

@@ -18,17 +18,20 @@ const Prefix = "hardpoint_"
 // Meter implements plugin.Meter over a registry of its own. Labels given to New
 // are on every instrument.
 type Meter struct {
-	reg    *prometheus.Registry
-	labels prometheus.Labels
-	gauges *sync.Mutex // held while one is registered or dropped
-	others *foreigners
+	reg     *prometheus.Registry
+	labels  prometheus.Labels
+	gauges  *sync.Mutex // held while one is registered or dropped
+	others  *foreigners
+	exposed *exposed
 }
 
 var _ plugin.Meter = (*Meter)(nil)
 
 // New makes a meter that registers in reg.
 func New(reg *prometheus.Registry, labels ...plugin.Label) *Meter {
-	return &Meter{reg: reg, labels: toLabels(labels), gauges: &sync.Mutex{}, others: newForeigners()}
+	m := &Meter{reg: reg, labels: toLabels(labels), gauges: &sync.Mutex{}, others: newForeigners(), exposed: &exposed{}}
+	reg.MustRegister(m.exposed)
+	return m
 }
 
 // With returns a meter whose instruments have further labels.
@@ -37,7 +40,7 @@ func (m *Meter) With(labels ...plugin.Label) *Meter {
 	for k, v := range m.labels {
 		l[k] = v
 	}
-	return &Meter{reg: m.reg, labels: l, gauges: m.gauges, others: m.others}
+	return &Meter{reg: m.reg, labels: l, gauges: m.gauges, others: m.others, exposed: m.exposed}
 }
 
 func toLabels(labels []plugin.Label) prometheus.Labels {
@@ -54,6 +57,39 @@ func (m *Meter) merged(labels []plugin.Label) prometheus.Labels {
 		l[k] = v
 	}
 	return l
+}
+
+// exposed are collectors that are shown as they are. A registry cannot give back
+// those that do not know before what they collect, so it has this one for all.
+type exposed struct {
+	mu  sync.Mutex
+	all []*prometheus.Collector
+}
+
+// Describe implements prometheus.Collector.
+func (e *exposed) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (e *exposed) Collect(out chan<- prometheus.Metric) {
+	e.mu.Lock()
+	all := slices.Clone(e.all)
+	e.mu.Unlock()
+	for _, c := range all {
+		(*c).Collect(out)
+	}
+}
+
+// Expose shows what c collects, without the prefix and with its own labels only, until
+// drop is called.
+func (m *Meter) Expose(c prometheus.Collector) (drop func()) {
+	m.exposed.mu.Lock()
+	defer m.exposed.mu.Unlock()
+	m.exposed.all = append(m.exposed.all, &c)
+	return func() {
+		m.exposed.mu.Lock()
+		defer m.exposed.mu.Unlock()
+		m.exposed.all = slices.DeleteFunc(m.exposed.all, func(o *prometheus.Collector) bool { return o == &c })
+	}
 }
 
 // register returns c, or what is registered under its name already.

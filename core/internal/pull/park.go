@@ -108,6 +108,7 @@ func (k *park) hold(t *task, ms int64) (bool, error) {
 		return false, nil
 	}
 	w := &waiter{t: t, deadline: k.p.k.Clock.Now().Add(time.Duration(min(ms, maxHold)) * time.Millisecond), index: -1}
+	t.ticket.LongPolling = true
 	// From the registration on t may be answered and reused by others.
 	queue, offset, group := t.req.Queue, t.req.Offset, t.group
 	sh := k.shard(queue)
@@ -121,6 +122,7 @@ func (k *park) hold(t *task, ms int64) (bool, error) {
 	// woke nobody.
 	if k.fresh(group, queue, offset) && w.taken.CompareAndSwap(false, true) {
 		k.forget(w)
+		t.ticket.LongPolling = false
 		return false, k.p.read(t)
 	}
 	k.mu.Lock()

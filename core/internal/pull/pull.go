@@ -342,18 +342,20 @@ func (p *Pull) answer(t *task) {
 		p.empty.Add(1)
 		p.stats.Missed()
 	}
+	code := codeOf(t)
 	if t.ticket.Oneway {
+		t.ticket.Answered(code, nil)
 		return
 	}
 	c := &t.chunk
-	w := command.Begin(t.hdr[:0], t.ticket.Type, codeOf(t), t.ticket.Opaque, command.FlagResponse)
+	w := command.Begin(t.hdr[:0], t.ticket.Type, code, t.ticket.Opaque, command.FlagResponse)
 	w.Remark(c.Status.String())
 	h := command.PullResponse{NextBeginOffset: next(t), MinOffset: c.Min, MaxOffset: c.Max, TopicSysFlag: t.sysFlag}
 	h.Append(&w)
 	t.hdr = w.End(size)
 	// A peer that is gone or too slow loses its answer and pulls again.
 	t.out = append(t.out[:0], command.Frame{Header: t.hdr, Bodies: t.frags})
-	_ = t.ticket.Conn.Peer.Send(t.out...)
+	t.ticket.Answered(code, t.ticket.Conn.Peer.Send(t.out...))
 }
 
 // next is where the client goes on.

@@ -79,6 +79,10 @@ func New(k *kernel.Kernel, p Params) *Retention {
 	return r
 }
 
+// Oldest is when the oldest message in the log was stored, as of the last look, in ms
+// since epoch; 0: there is none, or the store does not tell.
+func (r *Retention) Oldest() int64 { return r.seen.Load().oldest }
+
 // tries is how often what a tool asked for is tried when somebody stands in the
 // way: RocketMQ's manualDeleteFileSeveralTimes.
 const tries = 20

@@ -44,11 +44,14 @@ func (b *Retry) back(r *kernel.Request) {
 		return
 	}
 	t := r.Ticket()
+	var in stats.In
+	in.Add(1, int64(rec.Size()))
 	b.k.Journal.Submit([]*message.Record{rec}, func(_ kernel.Placed, err error) {
 		if err != nil {
 			t.Reply(command.RespSystemError, func(w *command.Writer) { w.Remark(err.Error()) })
 			return
 		}
+		b.stats.Took(rec.Topic, stats.Normal, &in)
 		t.Reply(command.RespSuccess, nil)
 	})
 }
@@ -104,6 +107,9 @@ func (b *Retry) make(h *command.SendBackRequest, r *kernel.Request) (*message.Re
 		props = message.AppendProperty(props, message.PropOriginMessageID, string(message.AppendOffsetID(nil, v.StoreHost, v.Position)))
 	}
 	b.stats.Back(group, string(v.Topic))
+	if dead {
+		b.stats.Dead(group, string(v.Topic))
+	}
 	return &message.Record{
 		Topic: topic.Config.TopicName, QueueID: rand.Int32N(max(topic.Config.WriteQueueNums, 1)),
 		Flag: v.Flag, SysFlag: v.SysFlag &^ message.SysTxMask, BornTime: v.BornTime,

@@ -7,6 +7,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/combine"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/internal/stats"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/replication"
 )
@@ -39,20 +40,68 @@ func (st *connState) Answer(b *combine.Batch, from, to int, o replication.Outcom
 		}
 		st.s.refused.Add(uint64(to - from))
 	} else {
-		n := 0
 		for i := from; i < to; i++ {
-			n += int(b.Groups[i].Units)
 			if t := &b.Tickets[i]; t.Flags&flagOneway == 0 {
 				scratch = st.appendAnswer(scratch, b, i, t, code)
 			}
 		}
-		st.s.sent.Add(uint64(n))
+		st.count(b, from, to)
 	}
+	err = nil
 	if len(scratch) > 0 {
 		// A peer that is gone or too slow loses its answer; the message stays.
-		_ = st.c.Peer.Send(command.Frame{Raw: scratch})
+		err = st.c.Peer.Send(command.Frame{Raw: scratch})
 	}
+	st.took(b.Tickets[from:to], code, err)
 	return scratch
+}
+
+// count counts stored groups, those of one topic and kind in a row together.
+func (st *connState) count(b *combine.Batch, from, to int) {
+	var in stats.In
+	sent := int64(0)
+	for i := from; i < to; i++ {
+		g, kind := &b.Groups[i], kindOf(b.Tickets[i].Flags)
+		topic := b.Units[g.Unit].Queue.Topic
+		in.Add(int64(g.Units), int64(g.Len))
+		sent += int64(g.Units)
+		if i+1 < to && b.Units[b.Groups[i+1].Unit].Queue.Topic == topic && kindOf(b.Tickets[i+1].Flags) == kind {
+			continue
+		}
+		st.s.stats.Took(topic, kind, &in)
+		in = stats.In{}
+	}
+	st.s.sent.Add(uint64(sent))
+}
+
+func kindOf(flags uint16) stats.Kind {
+	if flags&flagFIFO != 0 {
+		return stats.FIFO
+	}
+	return stats.Normal
+}
+
+// took counts how long requests took that are answered alike.
+func (st *connState) took(all []combine.Ticket, code int32, err error) {
+	const alike = flagOneway | flagV1 | flagBatchCode
+	now := st.s.k.Uptime()
+	var took kernel.Latencies
+	for i := range all {
+		t := &all[i]
+		took.Add(now - t.Began)
+		if i+1 < len(all) && all[i+1].Flags&alike == t.Flags&alike {
+			continue
+		}
+		o := kernel.Outcome{Request: requestOf(t.Flags), Response: code}
+		switch {
+		case t.Flags&flagOneway != 0:
+			o.Result = kernel.ResultOneway
+		case err != nil:
+			o.Result = kernel.ResultWriteFailed
+		}
+		st.s.k.Took(o, &took)
+		took = kernel.Latencies{}
+	}
 }
 
 // appendAnswer appends the whole frame that answers group i.
@@ -99,11 +148,14 @@ func appendFrame(dst []byte, t *combine.Ticket, code int32, remark string, r *co
 }
 
 // refuse answers a request that is not ordered.
-func (st *connState) refuse(t *combine.Ticket, err error) {
-	if t.Flags&flagOneway != 0 {
-		return
+func (st *connState) refuse(t *combine.Ticket, why error) {
+	var err error
+	code := kernel.CodeOf(why)
+	if t.Flags&flagOneway == 0 {
+		err = st.c.Peer.Send(command.Frame{Raw: st.appendError(nil, t, code, why.Error())})
 	}
-	_ = st.c.Peer.Send(command.Frame{Raw: st.appendError(nil, t, kernel.CodeOf(err), err.Error())})
+	one := [1]combine.Ticket{*t}
+	st.took(one[:], code, err)
 }
 
 // whyNot is the remark for a group that is not, or perhaps not, in the log.

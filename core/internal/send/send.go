@@ -10,6 +10,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/combine"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/internal/stats"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 )
@@ -24,15 +25,16 @@ type Send struct {
 	q       *combine.Queue
 	ids     *idMaker
 	deriver *message.Deriver
+	stats   *stats.Stats
 
 	sent    plugin.Counter
 	refused plugin.Counter
 }
 
 // New makes the behaviour and registers it with the kernel.
-func New(k *kernel.Kernel, q *combine.Queue) *Send {
+func New(k *kernel.Kernel, q *combine.Queue, st *stats.Stats) *Send {
 	s := &Send{
-		k: k, q: q, ids: newIDMaker(k),
+		k: k, q: q, stats: st, ids: newIDMaker(k),
 		deriver: message.NewDeriver(k.Config().Index),
 		sent:    k.Meter.Counter("messages_in_total", "Messages that clients sent and the log took."),
 		refused: k.Meter.Counter("send_refused_total", "Sends refused before or after ordering."),
@@ -74,7 +76,33 @@ type group struct {
 const (
 	flagOneway = 1 << iota
 	flagBatch
+	flagFIFO // the (first) message has a sharding key
+	// The code of the request; neither: SEND_MESSAGE_V2.
+	flagV1
+	flagBatchCode
 )
+
+// codeFlags are the flags of a request's code.
+func codeFlags(code int32) uint16 {
+	switch code {
+	case command.ReqSendMessage:
+		return flagV1
+	case command.ReqSendBatchMessage:
+		return flagBatchCode
+	}
+	return 0
+}
+
+// requestOf is the code that the flags stand for.
+func requestOf(flags uint16) int32 {
+	switch {
+	case flags&flagV1 != 0:
+		return command.ReqSendMessage
+	case flags&flagBatchCode != 0:
+		return command.ReqSendBatchMessage
+	}
+	return command.ReqSendMessageV2
+}
 
 // Opened implements kernel.Sender.
 func (s *Send) Opened(c *kernel.Conn) any { return &connState{s: s, c: c} }
@@ -85,9 +113,9 @@ func (s *Send) Settle() { s.q.Settle() }
 // Collect implements kernel.Sender.
 func (s *Send) Collect(c *kernel.Conn, h *command.Header, f *command.Frame) {
 	st := c.Sender.(*connState)
-	t := combine.Ticket{Opaque: h.Opaque, Kind: uint8(h.Type)}
+	t := combine.Ticket{Opaque: h.Opaque, Kind: uint8(h.Type), Flags: codeFlags(h.Code), Began: c.Began()}
 	if h.IsOneway() {
-		t.Flags = flagOneway
+		t.Flags |= flagOneway
 	}
 	first := len(st.recs)
 	refuse := func(err error) {
@@ -154,6 +182,9 @@ func (st *connState) take(h *command.Header, f *command.Frame, t *combine.Ticket
 		return tooLarge(g.bytes, n)
 	}
 	g.n = len(st.recs) - g.first
+	if st.recs[g.first].facts.Sharded {
+		t.Flags |= flagFIFO
+	}
 	g.ticket = *t
 	st.grps = append(st.grps, g)
 	return nil
@@ -344,6 +375,7 @@ func (s *Send) retry(rec *message.Record, r *command.SendRequest, c *kernel.Conn
 	if err != nil {
 		return err
 	}
+	s.stats.Dead(name, rec.Topic)
 	rec.Topic, rec.QueueID = dlq.Config.TopicName, 0
 	return nil
 }

@@ -57,6 +57,7 @@ type topic struct{ nums, size counter }
 // got is what a group got of a topic.
 type got struct {
 	nums, size, back counter
+	dead             atomic.Int64
 
 	mu   sync.Mutex
 	next map[int32]int64 // by queue, behind the last message handed out
@@ -72,6 +73,9 @@ type Stats struct {
 	mu     sync.RWMutex
 	topics map[string]*topic
 	gots   map[pair]*got
+	// incoming is what clients sent; topics counts what was published.
+	incoming map[incomingKey]*Incoming
+
 	at     moments
 	put    counter // messages
 	size   counter // bytes
@@ -96,7 +100,7 @@ type Stats struct {
 
 // New makes the behaviour and registers it.
 func New(k *kernel.Kernel) *Stats {
-	s := &Stats{k: k, boot: k.Clock.Now(), topics: map[string]*topic{}, gots: map[pair]*got{}, quit: make(chan struct{})}
+	s := &Stats{k: k, boot: k.Clock.Now(), topics: map[string]*topic{}, gots: map[pair]*got{}, incoming: map[incomingKey]*Incoming{}, quit: make(chan struct{})}
 	s.at.start(s.boot)
 	k.Hooks.OnPublished(s.published)
 	k.Hooks.OnTopicRemoved(s.removeTopic)
@@ -237,6 +241,8 @@ func (s *Stats) removeTopic(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.topics, name)
+	delete(s.incoming, incomingKey{name, Normal})
+	delete(s.incoming, incomingKey{name, FIFO})
 	for p := range s.gots {
 		if p.topic == name {
 			delete(s.gots, p)
