@@ -9,6 +9,8 @@ GO ?= go
 TOOLS := $(CURDIR)/bin/tools
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
+NFPM_VERSION := v2.45.2
+NFPM := $(TOOLS)/nfpm-$(NFPM_VERSION)
 DATA ?= ./data
 
 # Two packages at a time: the end-to-end packages start brokers of their own.
@@ -88,12 +90,27 @@ lint-generated:
 	if [ -n "$$dirs" ]; then $(GO) test -run '^TestGenerated' $$dirs; fi
 
 .PHONY: tools
-tools: $(GOLANGCI) ## install the pinned tools into bin/tools
+tools: $(GOLANGCI) $(NFPM) ## install the pinned tools into bin/tools
 
 $(GOLANGCI):
 	mkdir -p $(TOOLS)
 	GOFLAGS= GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv $(TOOLS)/golangci-lint $(GOLANGCI)
+
+$(NFPM):
+	mkdir -p $(TOOLS)
+	GOFLAGS= GOBIN=$(TOOLS) $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+	mv $(TOOLS)/nfpm $(NFPM)
+
+# The same commit gives the same bytes. VERSION is X.Y.Z or X.Y.Z-PRE.RELEASE; without a
+# tag it is made of the commit.
+.PHONY: dist
+dist: $(NFPM) ## what is released, in dist/: archives, deb, rpm, checksums (TARGETS=..., VERSION=...)
+	rm -rf dist
+	version='$(VERSION)'; \
+	[ -n "$$version" ] || version=$$(git describe --tags --exact-match --match 'v*' 2>/dev/null || git log -1 --format=0.0.0-dev.%cd.g%h --date=format:%Y%m%d%H%M%S); \
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(GO) run ./internal/dist -version "$$version" -revision "$$(git rev-parse HEAD)" -nfpm $(NFPM) $(TARGETS)
+	ls -l dist
 
 # Tests are compiled for one target of each other system. Those of the module test/
 # steer processes by signals that Windows does not have.
@@ -161,7 +178,8 @@ verify-long: verify ## all gates and everything slow
 	if [ -f test/go.mod ]; then cd test && HARDPOINT_TEST_LONG=1 $(GO) test -count=1 -p 1 -timeout 4h ./...; fi
 	$(MAKE) fuzz
 	$(MAKE) interop
+	$(MAKE) dist
 
 .PHONY: clean
 clean: ## remove what the targets built
-	rm -rf bin
+	rm -rf bin dist

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 	"go.uber.org/fx"
 
@@ -290,6 +291,7 @@ func (a announcement) Start(context.Context) error {
 	took := time.Since(a.n.began)
 	args = append([]any{"took_ms", took.Milliseconds(), "mode", a.n.Mode.String(), "pid", os.Getpid()}, args...)
 	a.n.log.Info(fmt.Sprintf("ready in %d ms", took.Milliseconds()), args...) //nolint:sloglint // people read this line
+	a.n.tell(daemon.SdNotifyReady)
 	return nil
 }
 
@@ -303,6 +305,7 @@ func absolute(path string) string {
 
 // Shutdown implements plugin.Component. It is the first one, whatever the reason.
 func (a announcement) Shutdown(context.Context) error {
+	a.n.tell(daemon.SdNotifyStopping)
 	a.n.beginStop()
 	return nil
 }

@@ -24,8 +24,8 @@ const (
 	exitUsage   = 2
 )
 
-// version is set by the linker for releases.
-var version = ""
+// version and revision, the commit, are set by the linker for releases.
+var version, revision string
 
 // errReported: what went wrong was said already.
 var errReported = errors.New("reported")
@@ -96,7 +96,7 @@ Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly: the command l
 	for _, c := range serving {
 		c.GroupID = "serve"
 	}
-	tools := []*cobra.Command{p.configCommand(), p.pluginCommand(), p.topicCommand(), p.groupCommand(), p.storeCommand(), p.benchCommand(), p.versionCommand()}
+	tools := []*cobra.Command{p.configCommand(), p.pluginCommand(), p.topicCommand(), p.groupCommand(), p.storeCommand(), p.benchCommand(), p.healthCommand(), manCommand(), p.versionCommand()}
 	for _, c := range tools {
 		c.GroupID = "tools"
 	}
@@ -157,7 +157,7 @@ type build struct {
 }
 
 func readBuild() build {
-	b := build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	b := build{Version: version, Revision: revision, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}
@@ -169,7 +169,7 @@ func readBuild() build {
 		b.Version = "devel"
 	}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
+		if s.Key == "vcs.revision" && b.Revision == "" {
 			b.Revision = s.Value
 		}
 	}

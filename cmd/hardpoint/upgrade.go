@@ -49,9 +49,9 @@ func commandNow(c *config.Config, self, which string) (external.Command, bool) {
 // hangups takes SIGHUP from here on until the process ends, so that none ends it
 // while its first plugins are launched or while it stops. A node without plugins
 // that are processes leaves the signal as it is, which is nil: it ends the process
-// when its terminal goes.
+// when its terminal goes. A service has none, and `systemctl reload` must not end it.
 func (n *node) hangups() <-chan os.Signal {
-	if !slices.ContainsFunc(n.groups, (*group).hasProcesses) {
+	if !slices.ContainsFunc(n.groups, (*group).hasProcesses) && !managed() {
 		return nil
 	}
 	c := make(chan os.Signal, 1)

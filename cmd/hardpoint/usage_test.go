@@ -25,6 +25,8 @@ func TestExitCodes(t *testing.T) {
 		"bench prodcue":                                   {exitUsage, "did you mean produce?"},
 		"help nothing":                                    {exitUsage, `unknown command "nothing"`},
 		"completion tcsh":                                 {exitUsage, `unknown command "tcsh"`},
+		"health now":                                      {exitUsage, `takes no arguments; "now" was given`},
+		"man":                                             {exitUsage, "needs exactly DIR"},
 		"version now":                                     {exitUsage, `takes no arguments; "now" was given`},
 		"version --output xml":                            {exitUsage, "must be text or json"},
 		"standalone --nonsense":                           {exitUsage, "unknown flag"},

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hardpointmq/hardpoint/core/config"
+)
+
+const (
+	// healthWait is how long a process may take to answer unless --timeout says otherwise.
+	healthWait = 5 * time.Second
+	// healthAnswer is how many bytes of its reasons are printed.
+	healthAnswer = 64 << 10
+)
+
+// healthCommand is for those who start and watch processes where there is no other
+// program to ask with: container images, scripts.
+func (p *program) healthCommand() *cobra.Command {
+	var mode modeFlag
+	var live bool
+	wait := healthWait
+	c := &cobra.Command{
+		Use: "health", Short: "Ask a process on this machine whether it is ready",
+		Long: `Asks the admin port of a process on this machine whether it is ready, and prints why not when it is not. The port is found
+as the process found it: by file, environment and flags, for the same --mode.
+
+The exit code is 0 when it is ready, else 1.`,
+		Example: `  hardpoint health --mode broker --config /etc/hardpoint/broker.yaml
+  hardpoint health --live --admin-listen 127.0.0.1:10919`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := config.Load(config.Options{Mode: mode.mode, Env: os.Environ(), Flags: c.Flags()})
+			if err != nil {
+				return err
+			}
+			if l.Config.Node.AdminListen == config.AdminOff {
+				return errors.New("adminListen is off: a process without an admin port cannot be asked")
+			}
+			page := "/readyz"
+			if live {
+				page = "/healthz"
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), wait)
+			defer cancel()
+			answer, err := askHealth(ctx, "http://"+localOf(l.Config.Node.AdminListen)+page)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(p.stdout, answer)
+			return err
+		},
+	}
+	config.RegisterFlags(c.Flags())
+	completeConfigFlags(c)
+	mode.register(c)
+	c.Flags().BoolVar(&live, "live", false, "ask only whether the process answers")
+	c.Flags().Var(durationFlag{&wait}, "timeout", "how long it may take to answer")
+	return c
+}
+
+// askHealth gets a page of an admin port; an answer other than 200 is an error that
+// says it.
+func askHealth(ctx context.Context, url string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	direct := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // no proxy: the process is on this machine
+	answer, err := direct.Do(r)
+	if err != nil {
+		return "", fmt.Errorf("%w; is the process running, with this adminListen?", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, healthAnswer))
+	if err != nil {
+		return "", fmt.Errorf("the answer of %s: %w", url, err)
+	}
+	said := strings.TrimSpace(string(text))
+	if answer.StatusCode != http.StatusOK {
+		return "", errors.New(said)
+	}
+	return said, nil
+}
