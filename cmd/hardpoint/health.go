@@ -38,11 +38,12 @@ The exit code is 0 when it is ready, else 1.`,
   hardpoint health --live --admin-listen 127.0.0.1:10919`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := config.Load(config.Options{Mode: mode.mode, Env: os.Environ(), Flags: c.Flags()})
+			groups, err := config.LoadGroups(config.Options{Mode: mode.mode, Env: os.Environ(), Flags: c.Flags()})
 			if err != nil {
 				return err
 			}
-			if l.Config.Node.AdminListen == config.AdminOff {
+			address := groups[0].Config.Node.AdminListen // that of the process
+			if address == config.AdminOff {
 				return errors.New("adminListen is off: a process without an admin port cannot be asked")
 			}
 			page := "/readyz"
@@ -51,7 +52,7 @@ The exit code is 0 when it is ready, else 1.`,
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), wait)
 			defer cancel()
-			answer, err := askHealth(ctx, "http://"+localOf(l.Config.Node.AdminListen)+page)
+			answer, err := askHealth(ctx, "http://"+localOf(address)+page)
 			if err != nil {
 				return err
 			}

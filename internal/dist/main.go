@@ -184,7 +184,7 @@ func (r *release) target(target, binary string) error {
 // write puts a result into the folder of results.
 func (r *release) write(file string, content []byte) error {
 	r.made = append(r.made, file)
-	return os.WriteFile(filepath.Join(r.out, file), content, 0o644) //nolint:gosec // is for everybody
+	return os.WriteFile(filepath.Join(r.out, file), content, 0o644)
 }
 
 // packages makes deb and rpm of the files of an archive.
@@ -227,5 +227,5 @@ func (r *release) sums() error {
 		}
 		fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256(content), file)
 	}
-	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(b.String()), 0o644) //nolint:gosec // is for everybody
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(b.String()), 0o644)
 }
