@@ -39,7 +39,7 @@ func Durable() []Store {
 	return []Store{{Name: "commitlog"}, {Name: "pebble"}, {Name: "pebble", Process: true}}
 }
 
-// Options of a node. The zero value of a field means the default in brackets.
+// Options of a node. A broker does not drain unless drainTimeout is Set. The zero value of a field means the default in brackets.
 type Options struct {
 	Role    string   // standalone, broker or namesrv [standalone]
 	Store   Store    // [commitlog]
@@ -140,6 +140,9 @@ func Prepare(t testing.TB, o Options) *Node {
 		}
 	default:
 		t.Fatalf("harness: unknown role %q", o.Role)
+	}
+	if o.Role != "namesrv" && !slices.ContainsFunc(o.Set, func(s string) bool { return strings.HasPrefix(s, "drainTimeout=") }) {
+		n.args = append(n.args, "--set", "drainTimeout=0") // another broker would be a reason to wait for half a minute
 	}
 	for _, s := range o.Set {
 		n.args = append(n.args, "--set", s)
@@ -333,7 +336,7 @@ const logTail = 16 << 10 // bytes of a log that are printed for a failed test
 func (n *Node) close() {
 	if n.Running() {
 		n.Continue()
-		_ = n.cmd.Process.Signal(syscall.SIGTERM)
+		_ = n.cmd.Process.Signal(os.Interrupt) // without a drain
 		select {
 		case <-n.done:
 		case <-time.After(20 * time.Second):

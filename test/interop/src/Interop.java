@@ -76,6 +76,7 @@ public final class Interop {
         switch (a[0]) {
             case "produce" -> produce(a[1], a[2], Integer.parseInt(a[3]), Path.of(a[4]));
             case "flood" -> flood(a[1], a[2], Path.of(a[3]));
+            case "steady" -> Steady.send(a[1], a[2], Integer.parseInt(a[3]), Path.of(a[4]), Path.of(a[5]));
             case "consume" -> consume(a[1], a[2], a[3], manifests(a, 4));
             case "verify" -> verify(a[1], a[2], true, true, manifests(a, 3));
             case "verify-acked" -> verify(a[1], a[2], false, true, manifests(a, 3));
