@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/internal/adminclient"
 	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
@@ -124,6 +127,48 @@ func (a *adminFlags) complete(names func(context.Context, *adminclient.Client) (
 		})
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// completeArgs completes one argument after the other.
+func (a *adminFlags) completeArgs(names ...func(context.Context, *adminclient.Client) ([]string, error)) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= len(names) {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return a.complete(names[len(args)])(c, args, word)
+	}
+}
+
+// topicNames are those of applications.
+func topicNames(ctx context.Context, c *adminclient.Client) ([]string, error) {
+	all, err := c.TopicNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	info, err := c.Clusters(ctx)
+	var brokers []adminclient.Broker
+	for _, d := range info.BrokerAddrTable {
+		brokers = append(brokers, adminclient.Broker{Cluster: d.Cluster, Name: d.BrokerName})
+	}
+	return slices.DeleteFunc(all, func(t string) bool { return topicKind(t, brokers) != kindNormal }), err
+}
+
+// groupNames are those of applications, on all brokers.
+func groupNames(ctx context.Context, c *adminclient.Client) ([]string, error) {
+	brokers, err := c.Brokers(ctx, adminclient.Selection{})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, r := range adminclient.GetEach[command.SubscriptionGroupWrapper](ctx, c, brokers, command.ReqGetAllSubscriptionGroupConfig, nil, nil) {
+		for name := range r.Value.SubscriptionGroupTable {
+			if !message.IsSystemGroup(name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 func clusterNames(ctx context.Context, c *adminclient.Client) ([]string, error) {

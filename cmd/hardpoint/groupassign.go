@@ -13,12 +13,6 @@ import (
 	"github.com/hardpointmq/hardpoint/internal/adminclient"
 )
 
-func (p *program) groupCommand() *cobra.Command {
-	c := &cobra.Command{Use: "group", Short: "Consumer groups of a running broker"}
-	c.AddCommand(p.groupAssign())
-	return c
-}
-
 // liveMembers is the --members that asks for those who are there.
 const liveMembers = "live"
 

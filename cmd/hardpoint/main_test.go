@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -151,13 +153,19 @@ func (l leakless) Run() int {
 	return code
 }
 
+// updateScripts writes what scripts compare with.
+var updateScripts = flag.Bool("update", false, "write the files that scripts compare with")
+
 func TestScripts(t *testing.T) {
 	self, err := exec.LookPath("hardpoint")
 	require.NoError(t, err)
 	other, err := exec.LookPath(misfitProgram)
 	require.NoError(t, err)
 	apache := apacheStores(t)
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: storeCmds, Setup: func(e *testscript.Env) error {
+	cmds := maps.Clone(storeCmds)
+	maps.Copy(cmds, adminCmds)
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: cmds, UpdateScripts: *updateScripts, Setup: func(e *testscript.Env) error {
+		e.Values[sceneKey] = &scene{}
 		e.Setenv("PROGRAM", self) // what a plugin's path may name
 		e.Setenv("MISFIT", other)
 		e.Setenv("APACHE", apache) // stores that Apache's brokers wrote

@@ -109,6 +109,20 @@ func orDash(s string) string {
 	return s
 }
 
+// instant is a time in ms since epoch; 0: unknown. In JSON it is RFC 3339 in UTC, or
+// null.
+type instant int64
+
+func (t instant) String() string { return timeText(int64(t)) }
+
+// MarshalJSON writes the time.
+func (t instant) MarshalJSON() ([]byte, error) {
+	if t <= 0 {
+		return []byte("null"), nil
+	}
+	return json.Marshal(t.String())
+}
+
 // sizeText is a number of bytes for a person.
 func sizeText(n int64) string {
 	const units = "KMGT"
@@ -132,6 +146,7 @@ func timeText(ms int64) string {
 
 // durationText is a span of time for a person: two units at most.
 func durationText(d time.Duration) string {
+	const day = 24 * time.Hour
 	switch {
 	case d < 0:
 		return "-" + durationText(-d)
@@ -140,13 +155,17 @@ func durationText(d time.Duration) string {
 	case d < time.Minute:
 		return d.Round(100 * time.Millisecond).String()
 	case d < time.Hour:
-		return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
-	case d < 48*time.Hour:
-		return strings.TrimSuffix(strings.TrimSuffix(d.Round(time.Minute).String(), "0s"), "0m")
+		return twoUnits(d.Round(time.Second), time.Minute, "m", time.Second, "s")
+	case d < 2*day:
+		return twoUnits(d.Round(time.Minute), time.Hour, "h", time.Minute, "m")
 	}
-	h := int64(d.Round(time.Hour) / time.Hour)
-	if h%24 == 0 {
-		return fmt.Sprintf("%dd", h/24)
+	return twoUnits(d.Round(time.Hour), day, "d", time.Hour, "h")
+}
+
+func twoUnits(d, large time.Duration, l string, small time.Duration, s string) string {
+	text := fmt.Sprintf("%d%s", d/large, l)
+	if rest := d % large / small; rest > 0 {
+		text += fmt.Sprintf("%d%s", rest, s)
 	}
-	return fmt.Sprintf("%dd%dh", h/24, h%24)
+	return text
 }

@@ -96,7 +96,7 @@ Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly: the command l
 	for _, c := range serving {
 		c.GroupID = "serve"
 	}
-	tools := []*cobra.Command{p.configCommand(), p.pluginCommand(), p.topicCommand(), p.groupCommand(), p.storeCommand(), p.benchCommand(), p.healthCommand(), manCommand(), p.versionCommand()}
+	tools := []*cobra.Command{p.configCommand(), p.pluginCommand(), p.topicCommand(), p.groupCommand(), p.offsetCommand(), p.storeCommand(), p.benchCommand(), p.healthCommand(), manCommand(), p.versionCommand()}
 	for _, c := range tools {
 		c.GroupID = "tools"
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -135,6 +136,47 @@ func (c *ConsumeStatsList) AppendJSON(dst []byte) []byte {
 	dst = appendInt(append(dst, `],"totalDiff":`...), c.TotalDiff)
 	dst = appendInt(append(dst, `,"totalInflightDiff":`...), c.TotalInflightDiff)
 	return append(dst, '}')
+}
+
+// UnmarshalJSON reads what AppendJSON writes, after LenientJSON.
+func (c *ConsumeStatsList) UnmarshalJSON(b []byte) error {
+	var p struct {
+		BrokerAddr        string                      `json:"brokerAddr"`
+		Groups            []map[string][]ConsumeStats `json:"consumeStatsList"`
+		TotalDiff         int64                       `json:"totalDiff"`
+		TotalInflightDiff int64                       `json:"totalInflightDiff"`
+	}
+	if err := json.Unmarshal(b, &p); err != nil {
+		return err
+	}
+	*c = ConsumeStatsList{BrokerAddr: p.BrokerAddr, TotalDiff: p.TotalDiff, TotalInflightDiff: p.TotalInflightDiff}
+	for _, m := range p.Groups {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			c.Groups = append(c.Groups, GroupConsumeStats{Group: name, Stats: m[name]})
+		}
+	}
+	return nil
+}
+
+// ProcessQueueInfo is how a client stands in one queue that it holds; times in ms since
+// epoch, 0: never.
+type ProcessQueueInfo struct {
+	CachedMsgCount       int64 `json:"cachedMsgCount"`
+	CachedMsgMinOffset   int64 `json:"cachedMsgMinOffset"`
+	CachedMsgMaxOffset   int64 `json:"cachedMsgMaxOffset"`
+	CommitOffset         int64 `json:"commitOffset"`
+	Dropped              bool  `json:"droped"` // it gives the queue up
+	Locked               bool  `json:"locked"` // of consumers in order
+	LastConsumeTimestamp int64 `json:"lastConsumeTimestamp"`
+	LastLockTimestamp    int64 `json:"lastLockTimestamp"`
+	LastPullTimestamp    int64 `json:"lastPullTimestamp"`
+}
+
+// ConsumerRunningInfo answers GET_CONSUMER_RUNNING_INFO (307); clients write it (E.17).
+type ConsumerRunningInfo struct {
+	MQTable         map[MessageQueue]ProcessQueueInfo `json:"mqTable"` // the queues that the client holds
+	Properties      StringMap                         `json:"properties"`
+	SubscriptionSet []SubscriptionData                `json:"subscriptionSet"`
 }
 
 // ConsumeQueueData is one unit of a queue.

@@ -240,6 +240,7 @@ var typedResponses = map[int32]func() typedHeader{
 	ReqPopMessage:                 func() typedHeader { return &PopResponse{} },
 	ReqChangeMessageInvisibleTime: func() typedHeader { return &ChangeInvisibleResponse{} },
 	ReqGetBrokerConfig:            func() typedHeader { return &BrokerConfigResponse{} },
+	ReqGetBrokerRuntimeInfo:       func() typedHeader { return &RuntimeInfoResponse{} },
 }
 
 // Ext fields of recorded requests that the typed headers leave out on purpose.

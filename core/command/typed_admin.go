@@ -372,3 +372,22 @@ func (r *BrokerConfigResponse) Decode(h *Header) error {
 
 // Append writes the field.
 func (r *BrokerConfigResponse) Append(w *Writer) { w.Ext("version", r.Version) }
+
+// RuntimeInfoResponse answers GET_BROKER_RUNTIME_INFO (28); the body is a KVTable.
+type RuntimeInfoResponse struct {
+	// Software is what the broker is, SoftwareHardpoint for ours. Others do not say.
+	Software string
+}
+
+// SoftwareHardpoint is how Hardpoint's brokers name themselves.
+const SoftwareHardpoint = "hardpoint"
+
+// Decode takes the field.
+func (r *RuntimeInfoResponse) Decode(h *Header) error {
+	d := reader{h: h}
+	r.Software = d.optString("software")
+	return d.err
+}
+
+// Append writes the field.
+func (r *RuntimeInfoResponse) Append(w *Writer) { w.optString("software", r.Software) }

@@ -61,6 +61,25 @@ var systemTopics = []string{
 // those that SystemTopicPrefix starts. The slice is the caller's.
 func SystemTopics() []string { return slices.Clone(systemTopics) }
 
+// systemGroupPrefix starts the names of consumer groups of brokers and proxies.
+const systemGroupPrefix = "CID_RMQ_SYS_"
+
+// systemGroups exist on every broker (SubscriptionGroupManager.init).
+var systemGroups = []string{
+	"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY",
+	"CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
+}
+
+// SystemGroups lists the consumer groups that every broker has. The slice is the
+// caller's.
+func SystemGroups() []string { return slices.Clone(systemGroups) }
+
+// IsSystemGroup reports whether a consumer group is of brokers and tools, not of an
+// application.
+func IsSystemGroup(group string) bool {
+	return slices.Contains(systemGroups, group) || strings.HasPrefix(group, systemGroupPrefix)
+}
+
 // MaySend reports whether clients may send to a topic by name; the refused ones
 // hold the broker's own state.
 func MaySend(topic string) bool {

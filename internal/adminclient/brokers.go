@@ -166,14 +166,26 @@ func BrokersOf(r *command.TopicRouteData) []Broker {
 
 // brokerAt asks the broker at an address who it is.
 func (c *Client) brokerAt(ctx context.Context, address string) (Broker, error) {
+	b := Broker{Address: address}
 	r, err := c.Ask(ctx, address, command.ReqGetBrokerConfig, nil, nil)
-	if code, ok := CodeOf(err); ok && code == command.RespRequestCodeNotSupported {
-		return Broker{}, fmt.Errorf("%s is no broker: %w", address, err)
+	if code, ok := CodeOf(err); ok && code == command.RespRequestCodeNotSupported { // one that is embedded, or no broker
+		if _, _, err = c.Runtime(ctx, b); err != nil {
+			return b, fmt.Errorf("%s is no broker: %w", address, err)
+		}
+		if info, err := c.Clusters(ctx); err == nil { // else it has no name
+			for _, d := range info.BrokerAddrTable {
+				for _, m := range membersOf(&d, true) {
+					if m.Address == address {
+						b = m
+					}
+				}
+			}
+		}
+		return b, nil
 	}
 	if err != nil {
-		return Broker{}, err
+		return b, err
 	}
-	b := Broker{Address: address}
 	for line := range strings.Lines(string(r.Body)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		switch key {
@@ -186,6 +198,24 @@ func (c *Client) brokerAt(ctx context.Context, address string) (Broker, error) {
 		}
 	}
 	return b, nil
+}
+
+// Runtime asks a broker for its runtime info: the table, and whether it is one of
+// Hardpoint's.
+func (c *Client) Runtime(ctx context.Context, b Broker) (table command.StringMap, hardpoint bool, err error) {
+	r, err := c.Ask(ctx, b.Address, command.ReqGetBrokerRuntimeInfo, nil, nil)
+	if err != nil {
+		return nil, false, err
+	}
+	var kv command.KVTable
+	if err := decode(r, b.Address, command.ReqGetBrokerRuntimeInfo, &kv); err != nil {
+		return nil, false, err
+	}
+	var h command.RuntimeInfoResponse
+	if err := h.Decode(&r.Header); err != nil {
+		return nil, false, err
+	}
+	return kv.Table, h.Software == command.SoftwareHardpoint, nil
 }
 
 // maxAtOnce bounds the brokers that are asked at the same time.
@@ -214,6 +244,20 @@ func Each[T any](ctx context.Context, brokers []Broker, ask func(ctx context.Con
 	}
 	wg.Wait()
 	return out
+}
+
+// GetEach asks brokers for JSON; see [Each].
+func GetEach[T any](ctx context.Context, c *Client, brokers []Broker, code int32, f Fields, body []byte) []Result[T] {
+	return Each(ctx, brokers, func(ctx context.Context, b Broker) (T, error) { return Get[T](ctx, c, b.Address, code, f, body) })
+}
+
+// Without drops the results of brokers that answered with one of the codes: they do not
+// have what was asked for, which is no failure.
+func Without[T any](results []Result[T], codes ...int32) []Result[T] {
+	return slices.DeleteFunc(slices.Clone(results), func(r Result[T]) bool {
+		code, ok := CodeOf(r.Err)
+		return ok && slices.Contains(codes, code)
+	})
 }
 
 // Failure is a broker that did not do what it was asked for.

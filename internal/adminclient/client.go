@@ -81,6 +81,12 @@ func ParseAddresses(text string) ([]string, error) {
 // Fields is a typed header, such as [command.TopicRequest].
 type Fields interface{ Append(w *command.Writer) }
 
+// FieldFunc is a header for requests that have no type.
+type FieldFunc func(*command.Writer)
+
+// Append writes the fields.
+func (f FieldFunc) Append(w *command.Writer) { f(w) }
+
 // Error is what came of a request that failed. It matches ErrUnheard, or its cause is
 // a [*rpc.CodeError].
 type Error struct {
@@ -194,4 +200,16 @@ func GetFromNameServer[T any](ctx context.Context, c *Client, code int32, f Fiel
 		return v, err
 	}
 	return v, decode(r, server, code, &v)
+}
+
+// EachNameServer sends a request to all name servers, one after the other: they tell
+// each other nothing. The error names those that failed.
+func (c *Client) EachNameServer(ctx context.Context, code int32, f Fields, body []byte) error {
+	var errs []error
+	for _, server := range c.servers {
+		if _, err := c.Ask(ctx, server, code, f, body); err != nil {
+			errs = append(errs, fmt.Errorf("name server %w", err))
+		}
+	}
+	return errors.Join(errs...)
 }

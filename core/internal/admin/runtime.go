@@ -63,7 +63,14 @@ func (a *Admin) runtime(r *kernel.Request) {
 	t["remainHowManyDataToFlush"] = readable(max(int64(st.Tail-st.Durable), 0))
 	number("earliestMessageTimeStamp", a.earliest())
 	a.disk(t)
-	answer(r, command.KVTable{Table: t}, nil)
+	body, err := command.EncodeBody(command.KVTable{Table: t})
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	w := r.Begin(command.RespSuccess)
+	(&command.RuntimeInfoResponse{Software: command.SoftwareHardpoint}).Append(&w) // beside the table, which tools print whole
+	r.Reply(w, body)
 }
 
 // earliest is the store time of the oldest message, ms since epoch; -1: none.

@@ -204,7 +204,7 @@ func (c *Catalog) seed() bool {
 		c.s.putTopic(left)
 		changed = true
 	}
-	for _, name := range predefinedGroups {
+	for _, name := range message.SystemGroups() {
 		if (groups{c}).Named(name) == nil {
 			g := command.DefaultSubscriptionGroup(name)
 			c.s.putGroup(g)
@@ -215,12 +215,6 @@ func (c *Catalog) seed() bool {
 		c.touch(true, true)
 	}
 	return changed
-}
-
-// predefinedGroups exist on every broker (SubscriptionGroupManager.init).
-var predefinedGroups = []string{
-	"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY",
-	"CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
 }
 
 // touch moves the data versions and has the files written at once.
