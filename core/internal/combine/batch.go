@@ -88,6 +88,9 @@ func newBatch(q *Queue, bytes, records int, large bool) *Batch {
 // Need is the exact size of what a reservation will hold.
 type Need struct {
 	Bytes, Units, Keys, Groups int
+	// Epoch is [Queue.Epoch] from before the topics of the records were looked up; 0:
+	// they have none that can be deleted.
+	Epoch uint64
 }
 
 // fits reports whether b has room for n.

@@ -2,7 +2,9 @@ package combine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
@@ -94,13 +96,19 @@ func failure(o replication.Outcome, err error) error {
 
 // Submit implements kernel.Journal.
 func (q *Queue) Submit(recs []*message.Record, done func(kernel.Placed, error)) {
+	q.submit(0, recs, done)
+}
+
+func (q *Queue) submit(epoch uint64, recs []*message.Record, done func(kernel.Placed, error)) {
 	for _, r := range recs {
 		if n := r.PropertiesSize(); n > message.MaxProperties {
 			done(kernel.Placed{Outcome: replication.NotStored}, &api.Error{ID: api.MessageIllegal, Text: fmt.Sprintf("properties of %d bytes, at most %d are allowed", n, message.MaxProperties)})
 			return
 		}
 	}
-	s, err := q.Reserve(&waiter{done}, needOf(recs))
+	n := needOf(recs)
+	n.Epoch = epoch
+	s, err := q.Reserve(&waiter{done}, n)
 	if err != nil {
 		done(kernel.Placed{Outcome: replication.NotStored}, err)
 		return
@@ -111,6 +119,12 @@ func (q *Queue) Submit(recs []*message.Record, done func(kernel.Placed, error)) 
 
 // Write implements kernel.Journal.
 func (q *Queue) Write(ctx context.Context, recs ...*message.Record) (kernel.Placed, error) {
+	return q.WriteSince(ctx, 0, recs...)
+}
+
+// WriteSince is Write of records whose topics were looked up after [Queue.Epoch] was
+// epoch; ErrOutdated when that has to be done again.
+func (q *Queue) WriteSince(ctx context.Context, epoch uint64, recs ...*message.Record) (kernel.Placed, error) {
 	if err := ctx.Err(); err != nil { // nobody waits any more: what fails must leave nothing behind
 		return kernel.Placed{Outcome: replication.NotStored}, &api.Error{ID: api.ServiceNotAvailable, Text: "no time is left to store the record", Err: err}
 	}
@@ -119,7 +133,7 @@ func (q *Queue) Write(ctx context.Context, recs ...*message.Record) (kernel.Plac
 		err error
 	}
 	c := make(chan answer, 1)
-	q.Submit(recs, func(p kernel.Placed, err error) { c <- answer{p, err} })
+	q.submit(epoch, recs, func(p kernel.Placed, err error) { c <- answer{p, err} })
 	select {
 	case a := <-c:
 		return a.p, a.err
@@ -133,6 +147,30 @@ type errand struct {
 	ctx  context.Context
 	f    func(ctx context.Context) error
 	done chan error
+	// behind: as many batches go to the replicator before it.
+	behind counts
+}
+
+// counts are of shared batches and of those of one large message.
+type counts struct{ open, large uint64 }
+
+// ErrOutdated is the error of a reservation whose topics were looked up before the
+// log was held alone: they may be gone. Test with errors.Is.
+var ErrOutdated = errors.New("the topics must be looked up again")
+
+// Epoch changes whenever somebody wants the log alone ([Queue.Alone]). A reservation
+// with the epoch from before its topics were looked up is refused with ErrOutdated
+// when it comes behind that: it could bring a message into a topic that was deleted.
+// Never 0.
+func (q *Queue) Epoch() uint64 { return q.epoch.Load() + 1 }
+
+// outdated is called with mu held.
+func (q *Queue) outdated(n Need) bool { return n.Epoch != 0 && n.Epoch != q.epoch.Load()+1 }
+
+// due reports whether what was brought before an errand has gone to the replicator.
+// mu is held.
+func (q *Queue) due(e *errand) bool {
+	return q.handed.open >= e.behind.open && q.handed.large >= e.behind.large
 }
 
 // Alone implements kernel.Journal.
@@ -143,16 +181,38 @@ func (q *Queue) Alone(ctx context.Context, f func(ctx context.Context) error) er
 		q.mu.Unlock()
 		return refusedBecause(ErrStopped)
 	}
+	q.epoch.Add(1)
+	e.behind = q.handed
+	e.behind.large += uint64(len(q.large.ready))
+	if q.open != nil && len(q.open.Groups) > 0 {
+		e.behind.open++
+	}
 	q.alone = append(q.alone, e)
 	q.mu.Unlock()
 	q.Settle()
+	select {
+	case err := <-e.done:
+		return err
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	at := slices.Index(q.alone, e)
+	if at >= 0 {
+		q.alone = slices.Delete(q.alone, at, at+1)
+	}
+	q.mu.Unlock()
+	if at >= 0 {
+		return notInTime(ctx.Err())
+	}
 	return <-e.done // it ends with f, which has the context, or with the journal
 }
+
+func notInTime(err error) error { return fmt.Errorf("waiting for the turn of the log: %w", err) }
 
 // run does an errand; the caller has the turn.
 func (q *Queue) run(e *errand) {
 	if err := e.ctx.Err(); err != nil {
-		e.done <- fmt.Errorf("waiting for the turn of the log: %w", err)
+		e.done <- notInTime(err)
 		return
 	}
 	q.turn.since.Store(q.k.Clock.Now().UnixNano())

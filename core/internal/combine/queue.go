@@ -35,10 +35,12 @@ type Queue struct {
 	made    int
 	large   large
 	alone   []*errand
+	handed  counts        // batches that were handed to the replicator
 	room    chan struct{} // closed when there may be room again; nil: nobody waits
 	calm    chan struct{} // closed when nothing is under way; nil: nobody waits
 	stopped bool
 
+	epoch     atomic.Uint64 // of what was looked up for reservations, written under mu; see Epoch
 	turn      turn
 	imageLost atomic.Int64 // when a lost catalog image was told, Unix seconds
 	replyC    chan struct{}
@@ -181,6 +183,10 @@ func (q *Queue) Reserve(to Receiver, n Need) (Slot, error) {
 			q.mu.Unlock()
 			return Slot{}, refusedBecause(ErrStopped)
 		}
+		if q.outdated(n) {
+			q.mu.Unlock()
+			return Slot{}, ErrOutdated
+		}
 		stuck := q.stuck()
 		if q.open != nil && !stuck && q.open.fits(n) {
 			s := q.open.reserve(n, to)
@@ -246,9 +252,14 @@ func (q *Queue) makeLarge(to Receiver, n Need) (Slot, error) {
 	s := b.reserve(n, to)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.stopped { // meanwhile: what never got its turn was answered without this one
+	switch {
+	case q.stopped: // meanwhile: what never got its turn was answered without this one
 		q.large.bytes -= n.Bytes
 		return Slot{}, refusedBecause(ErrStopped)
+	case q.outdated(n):
+		q.large.bytes -= n.Bytes
+		q.wakeRoom()
+		return Slot{}, ErrOutdated
 	}
 	q.large.ready = append(q.large.ready, b)
 	return s, nil
@@ -356,7 +367,7 @@ func (q *Queue) turnLoop() {
 func (q *Queue) more() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.openReady() || len(q.large.ready) > 0 || len(q.alone) > 0
+	return q.openReady() || len(q.large.ready) > 0 || len(q.alone) > 0 && q.due(q.alone[0])
 }
 
 // openReady reports whether the open batch can be handed over: it holds
@@ -370,7 +381,7 @@ func (q *Queue) openReady() bool {
 // when there is nothing. The caller has the turn.
 func (q *Queue) round() bool {
 	q.mu.Lock()
-	if len(q.alone) > 0 {
+	if len(q.alone) > 0 && q.due(q.alone[0]) {
 		e := q.alone[0]
 		q.alone = slices.Delete(q.alone, 0, 1)
 		q.mu.Unlock()
@@ -381,6 +392,7 @@ func (q *Queue) round() bool {
 	switch {
 	case q.openReady() && !(q.large.next && len(q.large.ready) > 0):
 		q.large.next = true
+		q.handed.open++
 		b = q.open
 		if n := len(q.pool) - 1; n >= 0 {
 			q.open, q.pool = q.pool[n], q.pool[:n]
@@ -391,6 +403,7 @@ func (q *Queue) round() bool {
 		q.wakeRoom()
 	case len(q.large.ready) > 0:
 		q.large.next = false
+		q.handed.large++
 		b = q.large.ready[0]
 		q.large.ready = slices.Delete(q.large.ready, 0, 1)
 	}

@@ -257,7 +257,9 @@ type Journal interface {
 	// before Submit returns, and must not block.
 	Submit(recs []*message.Record, done func(Placed, error))
 	// Alone runs f while nobody writes to the log: with the turn of the log, as
-	// the storage contract wants it for Expire and Drop. Everybody who sends waits
+	// the storage contract wants it for Expire and Drop. What was brought before
+	// is in the log then, and what has yet to be brought looks its topics up
+	// again. Everybody who sends waits
 	// meanwhile, so f must be short; it must not write. It returns f's error, or why
 	// f was not run: ctx, which f also gets, was over before its turn came, or the
 	// journal stopped. It must not be called from a Published hook or by f.

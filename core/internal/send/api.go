@@ -2,11 +2,13 @@ package send
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/combine"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/message"
 )
@@ -14,10 +16,9 @@ import (
 // Send takes a message that came through the typed API, by the same checks that a
 // request goes through, and returns its place and its unique key.
 func (s *Send) Send(ctx context.Context, r *api.SendRequest) (kernel.Placed, string, error) {
-	var p kernel.Placed
-	rec, key, err := s.record(r)
-	if err == nil {
-		p, err = s.k.Journal.Write(ctx, rec)
+	p, key, err := s.write(ctx, r)
+	for errors.Is(err, combine.ErrOutdated) {
+		p, key, err = s.write(ctx, r)
 	}
 	if err != nil {
 		s.refused.Add(1)
@@ -25,6 +26,16 @@ func (s *Send) Send(ctx context.Context, r *api.SendRequest) (kernel.Placed, str
 	}
 	s.sent.Add(1)
 	return p, key, nil
+}
+
+func (s *Send) write(ctx context.Context, r *api.SendRequest) (kernel.Placed, string, error) {
+	epoch := s.q.Epoch()
+	rec, key, err := s.record(r)
+	if err != nil {
+		return kernel.Placed{}, "", err
+	}
+	p, err := s.q.WriteSince(ctx, epoch, rec)
+	return p, key, err
 }
 
 func (s *Send) record(r *api.SendRequest) (*message.Record, string, error) {

@@ -2,6 +2,7 @@ package send
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -54,6 +55,7 @@ type connState struct {
 	// topic is that of the last message until Flush: what one read brings is
 	// judged by one state of the topic, and mostly of one topic.
 	topic *kernel.Topic
+	epoch uint64 // of the queue, from before the topics of grps were looked up
 }
 
 // entry is one record to be encoded.
@@ -143,6 +145,9 @@ func (st *connState) take(h *command.Header, f *command.Frame, t *combine.Ticket
 	}
 	if err := k.Sendable(); err != nil {
 		return err
+	}
+	if len(st.grps) == 0 {
+		st.epoch = s.q.Epoch() // before the first look-up
 	}
 	topic := st.topic
 	if topic == nil || topic.Config.TopicName != string(r.Topic) {
@@ -397,6 +402,7 @@ func (s *Send) Flush(c *kernel.Conn) {
 			n.Keys += g.keys
 			n.Groups++
 		}
+		n.Epoch = st.epoch
 		st.put(st.grps[at:to], n)
 		at = to
 	}
@@ -410,6 +416,12 @@ func (s *Send) Flush(c *kernel.Conn) {
 // put encodes groups into one reservation.
 func (st *connState) put(grps []group, n combine.Need) {
 	slot, err := st.s.q.Reserve(st, n)
+	for errors.Is(err, combine.ErrOutdated) { // somebody deletes a topic, or segments expire
+		if grps, n = st.again(grps, n); len(grps) == 0 {
+			return
+		}
+		slot, err = st.s.q.Reserve(st, n)
+	}
 	if err != nil {
 		st.s.refused.Add(uint64(len(grps)))
 		for i := range grps {
@@ -431,6 +443,29 @@ func (st *connState) put(grps []group, n combine.Need) {
 		slot.End(g.ticket, g.noWait, false)
 	}
 	slot.Commit()
+}
+
+// again looks the topics of groups up anew. Those whose topic is not there any more are
+// refused; what is left and its size are returned.
+func (st *connState) again(grps []group, n combine.Need) ([]group, combine.Need) {
+	n.Epoch = st.s.q.Epoch()
+	left := grps[:0]
+	for i := range grps {
+		g := &grps[i]
+		rec := &st.recs[g.first].rec
+		t := st.s.k.Topics.Named(rec.Topic)
+		if t != nil && rec.QueueID < max(t.Config.WriteQueueNums, t.Config.ReadQueueNums) {
+			left = append(left, *g)
+			continue
+		}
+		n.Bytes -= g.bytes
+		n.Units -= g.n
+		n.Keys -= g.keys
+		n.Groups--
+		st.s.refused.Add(1)
+		st.refuse(&g.ticket, &api.Error{ID: api.TopicNotExist, Text: fmt.Sprintf("topic[%s] was deleted while the message was on its way", rec.Topic)})
+	}
+	return left, n
 }
 
 // uniqueAt is the place of the unique key, which stands in the record's properties

@@ -2,6 +2,7 @@ package send_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hardpointmq/hardpoint/core/command"
@@ -535,4 +537,60 @@ func TestFaultInOneSend(t *testing.T) {
 	require.Contains(t, r.Remark, "a fault in the table of topics")
 	require.True(t, e.HasLog("panicked", "a fault in the table of topics"))
 	require.Zero(t, send("Sound").Code)
+}
+
+// meanwhile calls f when one topic is looked up.
+type meanwhile struct {
+	kernel.Topics
+	at string
+	f  func()
+}
+
+func (m meanwhile) Lookup(name []byte) *kernel.Topic {
+	if string(name) == m.at {
+		m.f()
+	}
+	return m.Topics.Lookup(name)
+}
+
+// A message whose topic is deleted between its look-up and the log is refused; what
+// came with it goes on. So it is with messages that go into batches of their own.
+func TestTopicDeletedOnTheWay(t *testing.T) {
+	for name, size := range map[string]int{"shared": 10, "large": 2 << 20} {
+		t.Run(name, func(t *testing.T) {
+			e := enginetest.Start(t, enginetest.Options{Segment: 16 << 20})
+			c := e.Connect(t)
+			for _, topic := range []string{"Gone", "Kept"} {
+				require.Zero(t, c.Send(enginetest.Message{Topic: topic, Body: "first"}).Code)
+			}
+			var ended sync.WaitGroup
+			e.K.Topics = meanwhile{e.K.Topics, "Kept", sync.OnceFunc(func() {
+				removed := make(chan struct{})
+				ended.Go(func() {
+					// It is gone from the table, then the log is wanted alone.
+					assert.NoError(t, e.K.Topics.(meanwhile).Topics.Remove(t.Context(), "Gone"))
+					assert.NoError(t, e.K.Journal.Alone(t.Context(), func(context.Context) error { close(removed); return nil }))
+				})
+				<-removed
+			})}
+			body := bytes.Repeat([]byte("x"), size)
+			var frames []command.Frame
+			var ids []int32
+			for _, topic := range []string{"Gone", "Kept", "Gone"} {
+				m := enginetest.Message{Topic: topic, Queue: 0}
+				f, n := c.Request(command.ReqSendMessageV2, 0, m.Header(false), body)
+				frames, ids = append(frames, f), append(ids, n)
+			}
+			require.NoError(t, c.FeedFrames(frames[:2]...))
+			r := c.Wait(ids[0])
+			require.Equal(t, command.RespTopicNotExist, r.Code)
+			require.Contains(t, r.Remark, "topic[Gone] was deleted while the message was on its way")
+			r = c.Wait(ids[1])
+			require.Zero(t, r.Code, r.Remark)
+			require.EqualValues(t, 1, r.Int("queueOffset"))
+			ended.Wait()
+			require.NoError(t, c.FeedFrames(frames[2]))
+			require.Zero(t, c.Wait(ids[2]).Code, "it is made again")
+		})
+	}
 }
