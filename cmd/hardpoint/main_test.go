@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	if err := hosttest.QuickEnds(); err != nil {
 		panic(err)
 	}
-	testscript.Main(leakless{m}, map[string]func(){"hardpoint": main, pickyProgram: picky, stubbornProgram: stubborn, lacksProgram: lacks, misfitProgram: misfit, mutingProgram: muting})
+	testscript.Main(leakless{m}, map[string]func(){"hardpoint": main, pickyProgram: picky, stubbornProgram: stubborn, lacksProgram: lacks, misfitProgram: misfit, mutingProgram: muting, dyingProgram: dying})
 }
 
 // misfitProgram serves a store without facets, and a replicator that needs one.

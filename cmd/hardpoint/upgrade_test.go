@@ -3,7 +3,10 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +27,21 @@ func (s *server) hangup(t *testing.T, says string) {
 	n := strings.Count(s.text(), says)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
 	require.Eventually(t, func() bool { return strings.Count(s.text(), says) > n }, patience, 10*time.Millisecond, "%s: %s", says, s.text())
+}
+
+// replaces is hangup until the program is replaced: on a busy machine one that dies soon
+// may do so before it is checked.
+func (s *server) replaces(t *testing.T) {
+	t.Helper()
+	const says = "the program of a plugin is replaced"
+	n := strings.Count(s.text(), says)
+	for range 10 {
+		s.hangup(t, "the program of a plugin is ")
+		if strings.Count(s.text(), says) > n {
+			return
+		}
+	}
+	t.Fatalf("the program is never replaced: %s", s.text())
 }
 
 // oneChildBut waits until the one child is another one.
@@ -172,4 +190,52 @@ func TestHangupAtAnyTime(t *testing.T) {
 		}
 	}, patience, time.Millisecond)
 	require.Equal(t, exitOK, s.exit(t), s.text())
+}
+
+// TestHangupToOneThatDies: a new version that passes every check and dies again and
+// again does not take the broker with it, and the one from before comes back by another
+// SIGHUP, whatever the new one was about to do.
+func TestHangupToOneThatDies(t *testing.T) {
+	self, err := exec.LookPath("hardpoint")
+	require.NoError(t, err)
+	bad, err := exec.LookPath(dyingProgram)
+	require.NoError(t, err)
+	for which, breaker := range map[string]int{"transport.remoting": 1000, "replication.solo": 2, "allocate.averagely": 1000} {
+		t.Run(which, func(t *testing.T) {
+			tmp := shortTemp(t)
+			kind, name, _ := strings.Cut(which, ".")
+			file := filepath.Join(t.TempDir(), "c.yaml")
+			configure := func(path, args string) {
+				text := fmt.Sprintf("storage: memory\npluginBackoffFirst: 10ms\npluginBackoffMost: 50ms\npluginBreakerDeaths: %d\npluginBreakerOpen: 1h\nplugins:\n  %s:\n    %s:\n      path: %s\n      args: [%s]\n",
+					breaker, kind, name, path, args)
+				require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+			}
+			good := fmt.Sprintf("plugin, serve, %s, %s", kind, name)
+			configure(self, good)
+			s := standalone(t, t.TempDir(), "--config", file)
+			s.more(t)
+			configure(bad, "")
+			s.replaces(t)
+			n := len(s.text())
+			if kind == "allocate" {
+				newcomer(t, s) // one that nobody asks is not started again
+			}
+			require.Eventually(t, func() bool { return strings.Count(s.text()[n:], "exit status 3") >= 2 }, patience, 10*time.Millisecond, s.text())
+			require.Nil(t, s.cmd.ProcessState)
+			configure(self, good)
+			s.replaces(t)
+			serves := func() bool { // clients find their way back, too
+				var r bench.Result
+				var out bytes.Buffer
+				code := run(t.Context(), []string{"bench", "produce", "--namesrv", s.addr("namesrv"), "--topic", "Probe", "--count", "1", "--output", "json"}, nil, &out, io.Discard)
+				return code == exitOK && json.Unmarshal(out.Bytes(), &r) == nil && r.Messages > 0
+			}
+			require.Eventually(t, serves, patience, 10*time.Millisecond, s.text())
+			s.more(t)
+			verify(t, s, 200)
+			pids := hosttest.Children(t, s.cmd.Process.Pid)
+			require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
+			noneLeft(t, pids, tmp)
+		})
+	}
 }

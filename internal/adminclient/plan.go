@@ -25,11 +25,12 @@ func (c *Client) PlanAssignment(ctx context.Context, at, group, topic string, pl
 	if len(brokers) == 0 {
 		return nil, fmt.Errorf("the name server knows no broker of topic %s", topic)
 	}
-	// Each answers for all. One that is gone is known to name servers for a while.
+	// Each of Hardpoint's answers for all. One that is gone is known to name servers
+	// for a while, and others may be Apache's.
 	var errs []error
 	for _, b := range brokers {
 		p, err := c.planAt(ctx, b.Address, group, topic, plan)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrUnheard) {
+		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrUnheard) && !errors.Is(err, ErrForeignBroker) {
 			return p, err
 		}
 		errs = append(errs, err)
@@ -46,11 +47,11 @@ func (c *Client) planAt(ctx context.Context, server, group, topic string, plan c
 		return nil, err
 	}
 	out, err := Get[command.QueryAssignmentResponse](ctx, c, server, command.ReqQueryAssignment, nil, body)
-	if err != nil {
+	if err = foreign(server, err); err != nil {
 		return nil, err
 	}
 	if out.Plan == nil {
-		return nil, fmt.Errorf("broker %s makes no plans; it is none of Hardpoint's", server)
+		return nil, fmt.Errorf("broker at %s: %w", server, ErrForeignBroker)
 	}
 	return out.Plan, nil
 }
@@ -66,9 +67,18 @@ type AssignmentSetting struct {
 	_ struct{}
 }
 
-// ErrForeignBroker: a broker took a setting and does not keep it; it is none of
-// Hardpoint's. Test with errors.Is.
-var ErrForeignBroker = errors.New("it keeps no allocator for a group; it is none of Hardpoint's, and shares by its own strategies")
+// ErrForeignBroker: a broker makes no plans, or took a setting and does not keep it; it
+// is none of Hardpoint's. Test with errors.Is.
+var ErrForeignBroker = errors.New("it keeps no allocator for a group; it is none of Hardpoint's: clients share by themselves, or it does by its own strategies")
+
+// foreign is ErrForeignBroker in place of an answer that says that the request is not
+// known, as brokers before RocketMQ 5 give it.
+func foreign(server string, err error) error {
+	if code, ok := CodeOf(err); ok && code == command.RespRequestCodeNotSupported {
+		return fmt.Errorf("broker at %s: %w (%w)", server, ErrForeignBroker, err)
+	}
+	return err
+}
 
 // SetAssignment makes a setting for the group and the topic of a plan at each of its
 // brokers, the one that computes for the group last. The other fields of the
@@ -109,7 +119,7 @@ func (c *Client) setAt(ctx context.Context, address string, p *command.Assignmen
 		return err
 	}
 	if _, err := c.Ask(ctx, address, command.ReqSetMessageRequestMode, nil, body); err != nil {
-		return err
+		return foreign(address, err)
 	}
 	if now, err = c.modeAt(ctx, address, p); err == nil && now != want {
 		err = fmt.Errorf("broker at %s: %w", address, ErrForeignBroker)
@@ -121,5 +131,5 @@ func (c *Client) setAt(ctx context.Context, address string, p *command.Assignmen
 // value: none.
 func (c *Client) modeAt(ctx context.Context, address string, p *command.AssignmentPlan) (m command.SetMessageRequestModeBody, err error) {
 	all, err := Get[command.MessageRequestModes](ctx, c, address, command.ReqGetAllMessageRequestMode, nil, nil)
-	return all.Modes[p.Topic][p.Group], err
+	return all.Modes[p.Topic][p.Group], foreign(address, err)
 }

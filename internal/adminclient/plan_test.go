@@ -7,6 +7,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/internal/adminclient"
 )
 
 // scriptedServer answers each request with what is scripted for its code, a body that
@@ -81,4 +82,48 @@ func TestPlanIsAskedOfEach(t *testing.T) {
 	_, err = n.client("names2").PlanAssignment(t.Context(), "", "G", "T", command.PlanRequest{})
 	require.ErrorContains(t, err, "connecting to gone")
 	require.ErrorContains(t, err, "asking dying")
+}
+
+// TestPlanBesideForeignBrokers: brokers of Apache's, before version 5 or since, make no
+// plans and keep no allocator; that is said, and Hardpoint's are asked.
+func TestPlanBesideForeignBrokers(t *testing.T) {
+	n := newNetwork(t)
+	at := func(name, address string) command.BrokerData {
+		return command.BrokerData{Cluster: "C", BrokerName: name, BrokerAddrs: map[int64]string{0: address}}
+	}
+	unknown := refusal{command.RespRequestCodeNotSupported, " request type 400 not supported"}
+	n.serve("four", scriptedServer{
+		command.ReqQueryAssignment: unknown, command.ReqGetAllMessageRequestMode: unknown, command.ReqSetMessageRequestMode: unknown,
+	})
+	n.serve("five", scriptedServer{
+		command.ReqQueryAssignment: command.QueryAssignmentResponse{}, command.ReqGetAllMessageRequestMode: command.MessageRequestModes{},
+		command.ReqSetMessageRequestMode: rawBody(""),
+	})
+	n.serve("half", scriptedServer{ // of a version between
+		command.ReqGetAllMessageRequestMode: command.MessageRequestModes{}, command.ReqSetMessageRequestMode: unknown,
+	})
+	n.serve("here", scriptedServer{command.ReqQueryAssignment: command.QueryAssignmentResponse{Plan: &command.AssignmentPlan{Broker: "c"}}})
+	brokers := []command.BrokerData{at("a", "four"), at("b", "five"), at("c", "here")}
+	n.serve("names", scriptedServer{command.ReqGetRouteInfoByTopic: command.TopicRouteData{BrokerDatas: brokers}})
+	p, err := n.client("names").PlanAssignment(t.Context(), "", "G", "T", command.PlanRequest{})
+	require.NoError(t, err)
+	require.Equal(t, "c", p.Broker)
+
+	n.serve("names2", scriptedServer{command.ReqGetRouteInfoByTopic: command.TopicRouteData{BrokerDatas: brokers[:2]}})
+	c := n.client("names2")
+	_, err = c.PlanAssignment(t.Context(), "", "G", "T", command.PlanRequest{})
+	require.ErrorIs(t, err, adminclient.ErrForeignBroker)
+	require.ErrorContains(t, err, "broker at four: it keeps no allocator")
+	require.ErrorContains(t, err, "broker at five: it keeps no allocator")
+	_, err = c.PlanAssignment(t.Context(), "four", "G", "T", command.PlanRequest{})
+	require.ErrorIs(t, err, adminclient.ErrForeignBroker)
+
+	var all []command.PlanBroker
+	for _, address := range []string{"four", "five", "half"} {
+		all = append(all, command.PlanBroker{BrokerName: address, Address: address})
+	}
+	errs := c.SetAssignment(t.Context(), &command.AssignmentPlan{Group: "G", Topic: "T", Brokers: all}, adminclient.AssignmentSetting{Allocator: "sticky"})
+	for i, err := range errs {
+		require.ErrorIs(t, err, adminclient.ErrForeignBroker, all[i].Address)
+	}
 }
