@@ -23,27 +23,29 @@ import (
 var cases = []struct {
 	name                string
 	scripted, powerLoss bool
+	async               bool // what is lost when acknowledged messages may be
 	run                 func(t *testing.T, w *world)
 }{
-	{"send", false, false, testSend},
-	{"pull", false, false, testPull},
-	{"long_poll", false, false, testLongPoll},
-	{"send_back", false, false, testSendBack},
-	{"query_by_key", false, false, testQuery},
-	{"key_queries", false, false, testKeyQueries},
-	{"bounds_after_expiry", false, false, testBounds},
-	{"locks", false, false, testLocks},
-	{"offset_commit", false, false, testOffsets},
-	{"catalog_after_kill", false, false, testCatalog},
-	{"messages_after_kill", false, false, testKill},
-	{"clean_restart", false, false, testRestart},
-	{"power_loss", false, true, testPowerLoss},
-	{"late_publish", true, false, testLatePublish},
-	{"office_lost", true, false, testOfficeLost},
-	{"offices_under_load", true, false, testOfficesUnderLoad},
-	{"outcomes", true, false, testOutcomes},
-	{"cut_below_published", true, false, testCut},
-	{"unpublished_after_kill", true, false, testUnpublished},
+	{"send", false, false, false, testSend},
+	{"pull", false, false, false, testPull},
+	{"long_poll", false, false, false, testLongPoll},
+	{"send_back", false, false, false, testSendBack},
+	{"query_by_key", false, false, false, testQuery},
+	{"key_queries", false, false, false, testKeyQueries},
+	{"bounds_after_expiry", false, false, false, testBounds},
+	{"locks", false, false, false, testLocks},
+	{"offset_commit", false, false, false, testOffsets},
+	{"catalog_after_kill", false, false, false, testCatalog},
+	{"messages_after_kill", false, false, false, testKill},
+	{"clean_restart", false, false, false, testRestart},
+	{"power_loss", false, true, false, testPowerLoss},
+	{"power_loss_async", false, true, true, testPowerLossAsync},
+	{"late_publish", true, false, false, testLatePublish},
+	{"office_lost", true, false, false, testOfficeLost},
+	{"offices_under_load", true, false, false, testOfficesUnderLoad},
+	{"outcomes", true, false, false, testOutcomes},
+	{"cut_below_published", true, false, false, testCut},
+	{"unpublished_after_kill", true, false, false, testUnpublished},
 }
 
 // Producers of both encodings, beside each other: every queue is dense, every
@@ -412,6 +414,33 @@ func testPowerLoss(t *testing.T, w *world) {
 		require.Equal(t, before, catalog(w.e))
 		require.Equal(t, int64(len(want)-1), w.progress("G", "T", 0))
 		require.Len(t, w.find("T", fmt.Sprintf("k%d-33", round), false), 1)
+	}
+}
+
+// With ASYNC_FLUSH what was flushed survives, and of what came after it a beginning:
+// at most an interval is lost.
+func testPowerLossAsync(t *testing.T, w *world) {
+	w.topic("T", 1)
+	var want []string
+	for round := range 3 {
+		for i := range 40 {
+			m := enginetest.Message{Topic: "T", Body: fmt.Sprint(round, "-", i, strings.Repeat(".", 50*i))}
+			w.send(m)
+			want = append(want, m.Body)
+		}
+		sent := w.e.Store.State().Tail
+		require.Eventually(t, func() bool { return w.e.Store.State().Durable >= sent }, enginetest.Patience, time.Millisecond, "nothing flushes")
+		flushed := len(want)
+		for i := range 10 {
+			m := enginetest.Message{Topic: "T", Body: fmt.Sprint(round, "+", i)}
+			w.send(m)
+			want = append(want, m.Body)
+		}
+		w.kill(memfs.KeepNone)
+		got := w.read("T", 0)
+		require.GreaterOrEqual(t, len(got), flushed)
+		require.Equal(t, want[:len(got)], got)
+		want = got
 	}
 }
 

@@ -31,6 +31,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // segment is small, so that logs have several.
 const segment = 64 << 10
 
+// often has ASYNC_FLUSH flush more often than by default.
+var often = plugin.Raw(`{"flushIntervalCommitLog": 50}`)
+
 // replicators are those that the engine runs under; a nil factory is the
 // scripted one.
 var replicators = []struct {
@@ -41,10 +44,10 @@ var replicators = []struct {
 	scripted bool
 	wire     bool // on the other side of a border
 }{
-	{name: "solo_async", factory: solo.NewFactory()},
+	{name: "solo_async", factory: solo.NewFactory(), config: often},
 	{name: "solo_sync", factory: solo.NewFactory(), config: plugin.Raw(`{"flushDiskType": "SYNC_FLUSH"}`), sync: true},
 	{name: "scripted", scripted: true},
-	{name: "solo_async_wire", factory: solo.NewFactory(), wire: true},
+	{name: "solo_async_wire", factory: solo.NewFactory(), config: often, wire: true},
 	{name: "solo_sync_wire", factory: solo.NewFactory(), config: plugin.Raw(`{"flushDiskType": "SYNC_FLUSH"}`), sync: true, wire: true},
 	{name: "scripted_wire", scripted: true, wire: true},
 }
@@ -57,7 +60,7 @@ func TestEngine(t *testing.T) {
 					for _, r := range replicators {
 						t.Run(r.name, func(t *testing.T) {
 							for _, c := range cases {
-								if c.scripted && !r.scripted || c.powerLoss && !(kind.disk && r.sync) {
+								if c.scripted && !r.scripted || c.powerLoss && (!kind.disk || r.scripted || c.async == r.sync) {
 									continue
 								}
 								t.Run(c.name, func(t *testing.T) {
