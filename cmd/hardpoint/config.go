@@ -217,12 +217,7 @@ func (p *program) configExplain() *cobra.Command {
 	c := &cobra.Command{
 		Use: "explain [KEY]", Short: "Explain a configuration key, or list all",
 		Long: "Tells what a key does, its values and default. KEY is the key, another spelling of it, or its environment variable;\nplugins.KIND.NAME lists the fields of a plugin. Without KEY it lists every known key and whether it has an effect.",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return fmt.Errorf("takes one KEY at most; %d arguments given", len(args))
-			}
-			return nil
-		},
+		Args: atMostOne("KEY"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var names []string
 			for _, k := range config.Keys() {

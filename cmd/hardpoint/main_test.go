@@ -164,6 +164,7 @@ func TestScripts(t *testing.T) {
 	apache := apacheStores(t)
 	cmds := maps.Clone(storeCmds)
 	maps.Copy(cmds, adminCmds)
+	maps.Copy(cmds, messageCmds)
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: cmds, UpdateScripts: *updateScripts, Setup: func(e *testscript.Env) error {
 		e.Values[sceneKey] = &scene{}
 		e.Setenv("PROGRAM", self) // what a plugin's path may name

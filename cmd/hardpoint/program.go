@@ -22,6 +22,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	exitWarned  = 3
 )
 
 // version and revision, the commit, are set by the linker for releases.
@@ -29,6 +30,9 @@ var version, revision string
 
 // errReported: what went wrong was said already.
 var errReported = errors.New("reported")
+
+// errWarned: nothing failed, and there are warnings, which were said already.
+var errWarned = errors.New("warned")
 
 // program is what the commands share.
 type program struct {
@@ -52,6 +56,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitOK
 	case errors.Is(err, errReported):
 		return exitFailure
+	case errors.Is(err, errWarned):
+		return exitWarned
 	case calledWrongly(err):
 		fmt.Fprintf(stderr, "hardpoint: %s\nRun '%s --help' for usage.\n", harmless(err.Error()), c.CommandPath())
 		return exitUsage
@@ -76,7 +82,8 @@ func (p *program) commands() *cobra.Command {
 		Use: "hardpoint", Short: "A RocketMQ-compatible message broker",
 		Long: `hardpoint is a message broker that official RocketMQ clients use unchanged.
 
-Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly: the command line has to be changed.`,
+Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly: the command line has to be changed,
+3 doctor has warnings only.`,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -96,7 +103,9 @@ Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly: the command l
 	for _, c := range serving {
 		c.GroupID = "serve"
 	}
-	tools := []*cobra.Command{p.configCommand(), p.pluginCommand(), p.topicCommand(), p.groupCommand(), p.offsetCommand(), p.storeCommand(), p.benchCommand(), p.healthCommand(), manCommand(), p.versionCommand()}
+	serving[1].AddGroup(&cobra.Group{ID: "running", Title: "Brokers that run:"})
+	serving[1].AddCommand(p.brokerTools()...)
+	tools := []*cobra.Command{p.configCommand(), p.pluginCommand(), p.clusterCommand(), p.topicCommand(), p.groupCommand(), p.offsetCommand(), p.messageCommand(), p.doctorCommand(), p.storeCommand(), p.benchCommand(), p.healthCommand(), manCommand(), p.versionCommand()}
 	for _, c := range tools {
 		c.GroupID = "tools"
 	}
@@ -135,6 +144,16 @@ func exactly(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != len(names) {
 			return fmt.Errorf("needs exactly %s; %s given", strings.Join(names, " and "), counted(len(args), "argument"))
+		}
+		return nil
+	}
+}
+
+// atMostOne allows one argument.
+func atMostOne(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("takes one %s at most; %d arguments given", name, len(args))
 		}
 		return nil
 	}

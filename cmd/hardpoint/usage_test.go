@@ -84,6 +84,17 @@ func TestExitCodes(t *testing.T) {
 		"group explain":                                    {exitUsage, "needs exactly GROUP"},
 		"offset show":                                      {exitUsage, "needs GROUP"},
 		"offset search t":                                  {exitUsage, "time"},
+		"broker stauts":                                    {exitUsage, "did you mean status?"},
+		"broker config set traceOn=1":                      {exitUsage, "--broker or --cluster"},
+		"broker config set --broker a":                     {exitUsage, "at least one KEY=VALUE"},
+		"broker wipe-write-perm":                           {exitUsage, "needs exactly BROKER"},
+		"cluster stats a b":                                {exitUsage, "takes one TOPIC at most"},
+		"cluster list --namesrv 127.0.0.1:1":               {exitFailure, "no name server answers"},
+		"message query --topic T":                          {exitUsage, "say which messages"},
+		"message query --topic T --from x":                 {exitUsage, "how long ago as -2h"},
+		"message query --id x":                             {exitUsage, "taken for a unique key"},
+		"doctor --namesrv x":                               {exitUsage, "write HOST:PORT"},
+		"doctor --namesrv 127.0.0.1:1":                     {exitFailure, ""},
 	} {
 		var out, errs bytes.Buffer
 		code := run(t.Context(), strings.Fields(line), strings.NewReader(""), &out, &errs)
@@ -112,6 +123,9 @@ func TestCompletion(t *testing.T) {
 		"group assign --allocator":    "zone",
 		"group reset g t --to":        "earliest",
 		"topic create t --perm":       "RW",
+		"message query --body":        "base64",
+		"broker config":               "set",
+		"cluster":                     "stats",
 	} {
 		var out bytes.Buffer
 		args := append(append([]string{"__complete"}, strings.Fields(line)...), "")

@@ -373,10 +373,35 @@ func (r *BrokerConfigResponse) Decode(h *Header) error {
 // Append writes the field.
 func (r *BrokerConfigResponse) Append(w *Writer) { w.Ext("version", r.Version) }
 
+// RuntimeInfoRequest is GET_BROKER_RUNTIME_INFO (28). Its field is ours.
+type RuntimeInfoRequest struct {
+	// Limits: the answer is to have the limits of the process, which takes longer.
+	Limits bool
+}
+
+// Decode takes the field.
+func (r *RuntimeInfoRequest) Decode(h *Header) error {
+	d := reader{h: h}
+	r.Limits = d.bool("limits", false)
+	return d.err
+}
+
+// Append writes the field.
+func (r *RuntimeInfoRequest) Append(w *Writer) {
+	if r.Limits {
+		w.ExtBool("limits", true)
+	}
+}
+
 // RuntimeInfoResponse answers GET_BROKER_RUNTIME_INFO (28); the body is a KVTable.
 type RuntimeInfoResponse struct {
 	// Software is what the broker is, SoftwareHardpoint for ours. Others do not say.
 	Software string
+	// FullInHours is when the disk is full, at the rate of the last hour; -1: it does not
+	// fill, or that is not known.
+	FullInHours int64
+	// What the process has and may have at most; -1: not known, or not asked for.
+	OpenFiles, OpenFilesMax, MemoryMaps, MemoryMapsMax int64
 }
 
 // SoftwareHardpoint is how Hardpoint's brokers name themselves.
@@ -385,9 +410,20 @@ const SoftwareHardpoint = "hardpoint"
 // Decode takes the field.
 func (r *RuntimeInfoResponse) Decode(h *Header) error {
 	d := reader{h: h}
-	r.Software = d.optString("software")
+	*r = RuntimeInfoResponse{
+		Software: d.optString("software"), FullInHours: d.optInt64("fullInHours", -1),
+		OpenFiles: d.optInt64("openFiles", -1), OpenFilesMax: d.optInt64("openFilesMax", -1),
+		MemoryMaps: d.optInt64("memoryMaps", -1), MemoryMapsMax: d.optInt64("memoryMapsMax", -1),
+	}
 	return d.err
 }
 
 // Append writes the field.
-func (r *RuntimeInfoResponse) Append(w *Writer) { w.optString("software", r.Software) }
+func (r *RuntimeInfoResponse) Append(w *Writer) {
+	w.optString("software", r.Software)
+	w.optInt("fullInHours", r.FullInHours)
+	w.optInt("openFiles", r.OpenFiles)
+	w.optInt("openFilesMax", r.OpenFilesMax)
+	w.optInt("memoryMaps", r.MemoryMaps)
+	w.optInt("memoryMapsMax", r.MemoryMapsMax)
+}

@@ -125,6 +125,15 @@ func (u *unheard) Unwrap() []error { return []error{ErrUnheard, u.err} }
 // Ask sends a request to a server and waits for its answer, which says success.
 // Errors are [*Error]. f and body may be nil.
 func (c *Client) Ask(ctx context.Context, address string, code int32, f Fields, body []byte) (*rpc.Response, error) {
+	r, err := c.Call(ctx, address, code, f, body)
+	if err == nil && r.Err() != nil {
+		r, err = nil, &Error{address, code, r.Err()}
+	}
+	return r, err
+}
+
+// Call is Ask for a request whose answers may say something else than success.
+func (c *Client) Call(ctx context.Context, address string, code int32, f Fields, body []byte) (*rpc.Response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("nothing for %v (--timeout): %w", c.timeout, context.DeadlineExceeded))
 	defer cancel()
 	var fill func(*command.Writer)
@@ -138,12 +147,9 @@ func (c *Client) Ask(ctx context.Context, address string, code int32, f Fields, 
 	case err != nil:
 		err = &unheard{fmt.Errorf("asking %s for %s: %w", address, command.RequestName(code), err)}
 	default:
-		err = r.Err()
+		return r, nil
 	}
-	if err != nil {
-		return nil, &Error{address, code, err}
-	}
-	return r, nil
+	return nil, &Error{address, code, err}
 }
 
 // Get is Ask for an answer whose body is JSON.

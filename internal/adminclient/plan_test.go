@@ -11,7 +11,7 @@ import (
 )
 
 // scriptedServer answers each request with what is scripted for its code, a body that
-// is written as JSON, a refusal, a rawBody or silence; it closes the connection on one
+// is written as JSON, a refusal, a rawBody, silence or a sequence of them; it closes the connection on one
 // that is not.
 type scriptedServer map[int32]any
 
@@ -22,6 +22,8 @@ type (
 	}
 	rawBody string
 	silence struct{}
+	// sequence is one answer after the other.
+	sequence struct{ left []any }
 )
 
 type scriptedConn struct {
@@ -41,6 +43,9 @@ func (c *scriptedConn) Arrived(in []command.Frame) {
 		if err != nil || !ok {
 			_ = c.p.Close()
 			return
+		}
+		if q, ok := answer.(*sequence); ok {
+			answer, q.left = q.left[0], q.left[1:]
 		}
 		var body []byte
 		switch a := answer.(type) {

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -124,6 +126,17 @@ func TestAdvertisedAddress(t *testing.T) {
 			require.NoError(t, message.Parse(a.Body, &v))
 			require.Equal(t, "the body", string(v.Body))
 			require.Equal(t, n.Addr, message.HostAddr(v.StoreHost).String(), "store host of the record")
+
+			// So does a tool in another process.
+			out, err := exec.Command(harness.Binary(t, true), "message", "query", "--id", r.OffsetMsgID, "--output", "json").Output()
+			require.NoError(t, err)
+			var found struct {
+				Messages []struct{ Body, StoreHost string }
+			}
+			require.NoError(t, json.Unmarshal(out, &found))
+			require.Len(t, found.Messages, 1, "%s", out)
+			require.Equal(t, "the body", found.Messages[0].Body)
+			require.Equal(t, n.Addr, found.Messages[0].StoreHost)
 
 			stored(t, n, topic, 1, func(v *message.View) {
 				require.Equal(t, n.Addr, message.HostAddr(v.StoreHost).String(), "store host of the pulled record")

@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -62,6 +63,10 @@ func TestRuntime(t *testing.T) {
 			return decode[command.KVTable](t, c.Do(command.ReqGetBrokerRuntimeInfo, nil, nil)).Table
 		}
 		boot := info()
+		r := c.Do(command.ReqGetBrokerRuntimeInfo, nil, nil)
+		require.Equal(t, map[string]string{"software": "hardpoint"}, r.Ext, "what costs more is told who asks for it")
+		r = c.Do(command.ReqGetBrokerRuntimeInfo, (&command.RuntimeInfoRequest{Limits: true}).Append, nil)
+		require.Equal(t, runtime.GOOS == "linux", r.Int("openFiles") > 0 && r.Int("openFilesMax") > 0 && r.Int("memoryMaps") > 0 && r.Int("memoryMapsMax") > 0, r.Ext)
 		for _, key := range strings.Fields(runtimeKeys) {
 			require.Contains(t, boot, key)
 		}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/internal/stats"
+	"github.com/hardpointmq/hardpoint/internal/hostlimits"
 )
 
 // pools are RocketMQ's queues in front of threads, with their default capacities. There
@@ -63,13 +65,26 @@ func (a *Admin) runtime(r *kernel.Request) {
 	t["remainHowManyDataToFlush"] = readable(max(int64(st.Tail-st.Durable), 0))
 	number("earliestMessageTimeStamp", a.earliest())
 	a.disk(t)
+	var h command.RuntimeInfoRequest
+	if err := h.Decode(r.Header); err != nil {
+		r.Fail(err)
+		return
+	}
+	more := command.RuntimeInfoResponse{Software: command.SoftwareHardpoint, FullInHours: -1, OpenFiles: -1, OpenFilesMax: -1, MemoryMaps: -1, MemoryMapsMax: -1}
+	if hours := a.k.FullInHours(); hours < math.MaxInt32 {
+		more.FullInHours = int64(hours)
+	}
+	if h.Limits {
+		l := hostlimits.Read()
+		more.OpenFiles, more.OpenFilesMax, more.MemoryMaps, more.MemoryMapsMax = l.OpenFiles, l.OpenFilesMax, l.MemoryMaps, l.MemoryMapsMax
+	}
 	body, err := command.EncodeBody(command.KVTable{Table: t})
 	if err != nil {
 		r.Fail(err)
 		return
 	}
 	w := r.Begin(command.RespSuccess)
-	(&command.RuntimeInfoResponse{Software: command.SoftwareHardpoint}).Append(&w) // beside the table, which tools print whole
+	more.Append(&w) // beside the table, which tools print whole
 	r.Reply(w, body)
 }
 

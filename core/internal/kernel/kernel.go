@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -82,6 +83,7 @@ type office struct {
 	writable atomic.Bool
 	refuse   atomic.Pointer[string] // why nothing is accepted; nil: all is well
 	full     atomic.Pointer[string] // why no messages are; nil: there is space
+	fullIn   atomic.Uint64          // bits of FullInHours
 }
 
 // New makes a kernel with its store; behaviours fill in the rest.
@@ -95,6 +97,7 @@ func New(cfg Config, s plugin.Settings, store storage.Store) *Kernel {
 	k.made = k.Clock.Now()
 	k.SetConfig(cfg)
 	k.office.role.Store(&replication.Role{})
+	k.Foresee(math.Inf(1))
 	return k
 }
 
@@ -163,6 +166,13 @@ func (k *Kernel) RefuseSends(why string) {
 	}
 	k.office.full.Store(&why)
 }
+
+// Foresee tells in how many hours the disk will be full; +Inf: it does not fill, or
+// nobody knows.
+func (k *Kernel) Foresee(hours float64) { k.office.fullIn.Store(math.Float64bits(hours)) }
+
+// FullInHours is what Foresee told last.
+func (k *Kernel) FullInHours() float64 { return math.Float64frombits(k.office.fullIn.Load()) }
 
 // maxWait bounds what one request waits for the log with the reader of its
 // connection: clients give up by then.

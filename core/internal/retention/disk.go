@@ -177,6 +177,7 @@ func (r *Retention) foresee(d disk, rules *kernel.RetentionRules) {
 		level, what = rules.Forcibly, "messages are deleted before their time"
 	}
 	r.hours = f.hours(d.used, bytesAt(d, level), now)
+	r.k.Foresee(r.hours)
 	if r.hours >= soon || r.hours == 0 || !f.said.IsZero() && now.Sub(f.said) < sayAgain {
 		return
 	}

@@ -593,6 +593,8 @@ func TestForecast(t *testing.T) {
 		require.Zero(t, r.c.Send(enginetest.Message{Topic: "T", Body: "x"}).Code)
 		pass(2 * time.Hour)
 		require.Greater(t, value(t, reg, "hardpoint_retention_disk_full_hours", ""), 1e300, "it does not fill")
+		told := func() string { return r.c.Do(command.ReqGetBrokerRuntimeInfo, nil, nil).Ext["fullInHours"] }
+		require.Empty(t, told())
 		require.InDelta(t, 7200, value(t, reg, "hardpoint_retention_oldest_message_age_seconds", ""), 60)
 		for range 10 { // 5 percent an hour
 			r.percent.Add(1)
@@ -600,6 +602,7 @@ func TestForecast(t *testing.T) {
 		}
 		require.InDelta(t, 0.6, value(t, reg, "hardpoint_retention_disk_used_ratio", ""), 0.001)
 		require.InDelta(t, 5, value(t, reg, "hardpoint_retention_disk_full_hours", ""), 1.3)
+		require.Contains(t, []string{"3", "4", "5", "6"}, told(), "tools are told, too")
 		require.True(t, r.HasLog("level=WARN", "the disk will be full soon", "in_about=\"17 hours\"", "deleted before their time"), r.Log)
 		require.Equal(t, 1, strings.Count(r.Log.String(), "will be full soon"))
 		r.percent.Store(95)

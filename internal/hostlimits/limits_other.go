@@ -1,0 +1,5 @@
+//go:build !linux
+
+package hostlimits
+
+func (l *Limits) read() {}
