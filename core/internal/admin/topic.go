@@ -300,11 +300,14 @@ func (a *Admin) dropQueues(topic string) {
 }
 
 // drop forgets the queues of some topics and what is in them. Without the facet
-// Retention of the store they stay.
+// Retention of the store nobody gets at that any more, and the numbers go on.
 func (a *Admin) drop(ctx context.Context, of func(topic string) bool) error {
 	keep := a.k.Store.Capabilities().Retention
-	if keep == nil {
+	switch {
+	case keep == nil && a.k.Bury == nil:
 		return nil
+	case keep == nil:
+		return a.k.Bury(ctx, of)
 	}
 	return a.k.Journal.Alone(ctx, func(ctx context.Context) error {
 		var gone []message.Queue

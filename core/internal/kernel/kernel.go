@@ -43,6 +43,10 @@ type Kernel struct {
 	// Announce waits, bounded by ctx, until the name servers that are up know
 	// what topics there are now; nil: there are none.
 	Announce func(ctx context.Context)
+	// Bury puts what is in the queues of some topics out of reach where the store
+	// cannot drop queues, and lets the numbers go on; nil: the store can, or nobody
+	// keeps floors.
+	Bury func(ctx context.Context, of func(topic string) bool) error
 
 	config atomic.Pointer[Config]
 	tunable

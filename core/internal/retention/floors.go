@@ -3,9 +3,11 @@ package retention
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
@@ -66,20 +68,31 @@ func (s *floored) Offsets(ctx context.Context, q []storage.OffsetQuery, a *stora
 	return nil
 }
 
-// valueFloor is the kind of values that hold the floors of a topic's queues.
-const valueFloor = "retention-floor"
+const (
+	// valueFloor is the kind of values that hold the floors of a topic's queues.
+	valueFloor = "retention-floor"
+	// floorMark and the topic's name are the group of such a value, which no group
+	// has: what has a topic goes with it, and floors outlive theirs. (Older logs have
+	// floors with a topic.)
+	floorMark = "topic/"
+)
 
 // kept reads the floors that the catalog has.
 func (r *Retention) kept() map[message.Queue]int64 {
 	all := map[message.Queue]int64{}
 	r.k.Values.OfKind(valueFloor, func(k kernel.ValueKey, v []byte) bool {
+		topic := k.Topic
+		if topic == "" {
+			topic = strings.TrimPrefix(k.Group, floorMark)
+		}
 		for len(v) > 0 {
 			id, n := binary.Varint(v)
 			floor, m := binary.Varint(v[max(n, 0):])
 			if n <= 0 || m <= 0 {
 				break // of a newer version, or damaged: the next one replaces it
 			}
-			all[message.Queue{Topic: k.Topic, ID: int32(id)}] = floor
+			q := message.Queue{Topic: topic, ID: int32(id)}
+			all[q] = max(all[q], floor)
 			v = v[n+m:]
 		}
 		return true
@@ -87,11 +100,63 @@ func (r *Retention) kept() map[message.Queue]int64 {
 	return all
 }
 
+// bury is kernel.Kernel.Bury: the floor of each queue of some topics is at its end.
+func (r *Retention) bury(ctx context.Context, of func(topic string) bool) error {
+	ends := map[message.Queue]int64{}
+	if err := r.k.Journal.Alone(ctx, func(context.Context) error {
+		r.k.Sequencer.Ends(func(q message.Queue, next int64) bool {
+			if next > 0 && of(q.Topic) {
+				ends[q] = next
+			}
+			return true
+		})
+		return nil
+	}); err != nil {
+		return err
+	}
+	r.raising.Lock()
+	defer r.raising.Unlock()
+	floors, moved := r.kept(), map[string]bool{}
+	for q, end := range ends {
+		if end > floors[q] {
+			floors[q] = end
+			moved[q.Topic] = true
+		}
+	}
+	return r.remember(ctx, floors, moved)
+}
+
+// remember writes the floors of the topics that moved into the log, then they count.
+// The caller holds raising.
+func (r *Retention) remember(ctx context.Context, floors map[message.Queue]int64, moved map[string]bool) error {
+	defer func() { r.floored.floors.Store(&floors) }()
+	for _, topic := range slices.Sorted(maps.Keys(moved)) {
+		var v []byte
+		for q, floor := range floors {
+			if q.Topic == topic {
+				v = binary.AppendVarint(binary.AppendVarint(v, int64(q.ID)), floor)
+			}
+		}
+		if err := r.k.Values.PutValue(ctx, kernel.ValueKey{Kind: valueFloor, Group: floorMark + topic}, v); err != nil {
+			floors = r.kept() // what is not in the log does not count
+			return fmt.Errorf("remembering the floors of topic %s: %w", topic, err)
+		}
+	}
+	return nil
+}
+
 // raise moves the floors to what is old enough, if it is time for that and this node
 // leads; others take over what the catalog says.
 func (r *Retention) raise(ctx context.Context, all bool) error {
-	floors := r.kept()
-	defer func() { r.floored.floors.Store(&floors) }()
+	r.raising.Lock()
+	defer r.raising.Unlock()
+	floors, moved := r.kept(), map[string]bool{}
+	err := r.older(ctx, all, floors, moved)
+	return errors.Join(err, r.remember(ctx, floors, moved))
+}
+
+// older moves floors to what is old enough.
+func (r *Retention) older(ctx context.Context, all bool, floors map[message.Queue]int64, moved map[string]bool) error {
 	rules, now := &r.k.Config().RetentionRules, r.k.Clock.Now()
 	if role := r.k.Role(); role.Kind != replication.RoleLeader || role.ReadOnly != "" || !all && !rules.Hours.Has(now.Local().Hour()) {
 		return nil
@@ -113,23 +178,10 @@ func (r *Retention) raise(ctx context.Context, all bool) error {
 	if err := r.floored.Store.Offsets(ctx, ask, &got); err != nil {
 		return fmt.Errorf("looking for what is old: %w", err)
 	}
-	moved := map[string]bool{}
 	for i := range got.Answers {
 		if x := &got.Answers[i]; x.Known && x.Offset > max(floors[x.Queue], x.Min) {
 			floors[x.Queue] = x.Offset
 			moved[x.Queue.Topic] = true
-		}
-	}
-	for _, topic := range slices.Sorted(maps.Keys(moved)) {
-		var v []byte
-		for q, floor := range floors {
-			if q.Topic == topic {
-				v = binary.AppendVarint(binary.AppendVarint(v, int64(q.ID)), floor)
-			}
-		}
-		if err := r.k.Values.PutValue(ctx, kernel.ValueKey{Kind: valueFloor, Topic: topic}, v); err != nil {
-			floors = r.kept() // what is not in the log does not count
-			return fmt.Errorf("remembering the floors of topic %s: %w", topic, err)
 		}
 	}
 	return nil

@@ -35,6 +35,7 @@ type Retention struct {
 	seen  atomic.Pointer[seen]
 	// floored is the store without the facet; nil: it has it.
 	floored *floored
+	raising sync.Mutex // floors are read, moved and remembered by one at a time
 
 	// What follows is of the goroutine, and of start before it.
 	disk     disk
@@ -67,7 +68,9 @@ type seen struct {
 // New makes the behaviour and registers it. The kernel has its store.
 func New(k *kernel.Kernel, p Params) *Retention {
 	r := &Retention{k: k, p: p, facet: k.Store.Capabilities().Retention, kick: make(chan struct{}, 1), hours: math.Inf(1)}
-	r.floored, _ = k.Store.(*floored)
+	if r.floored, _ = k.Store.(*floored); r.floored != nil {
+		k.Bury = r.bury
+	}
 	r.base, r.cancel = context.WithCancel(context.Background())
 	r.expired.segments = k.Meter.Counter("retention_expired_segments_total", "Segments of the log that were deleted.")
 	r.expired.bytes = k.Meter.Counter("retention_expired_bytes_total", "Bytes of the segments that were deleted.")

@@ -635,11 +635,7 @@ func value(t *testing.T, reg *prometheus.Registry, name, holder string) float64 
 // restart either, and numbers go on.
 func TestFloors(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := start(t, enginetest.Options{Store: func(_ storage.Params, next storage.Store) storage.Store {
-			s := &read{storagemw.Base{Store: next}, next.Capabilities()}
-			s.caps.Retention = nil
-			return s
-		}}, nil)
+		r := start(t, enginetest.Options{Store: noRetention}, nil)
 		for range 3 {
 			require.Zero(t, r.c.Send(enginetest.Message{Topic: "T", Body: "old"}).Code)
 			require.Zero(t, r.c.Send(enginetest.Message{Topic: "rare", Body: "x"}).Code)
@@ -714,4 +710,51 @@ func TestTurn(t *testing.T) {
 	close(done)
 	wg.Wait()
 	require.False(t, overlaps.Load())
+}
+
+// noRetention is a store without the facet.
+func noRetention(_ storage.Params, next storage.Store) storage.Store {
+	s := &read{storagemw.Base{Store: next}, next.Capabilities()}
+	s.caps.Retention = nil
+	return s
+}
+
+// A topic that is deleted at a store without the facet leaves nothing to be read to one
+// that is made again with its name: its floors are the ends of its queues, and stay.
+func TestFloorsOfDeletedTopics(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := start(t, enginetest.Options{Store: noRetention}, nil)
+		for range 3 {
+			require.Zero(t, r.c.Send(enginetest.Message{Topic: "T", Body: "of the deleted one"}).Code)
+			require.Zero(t, r.c.Send(enginetest.Message{Topic: "kept", Body: "x"}).Code)
+		}
+		remove := func(r *rig) {
+			h := command.TopicRequest{Topic: "T"}
+			got := r.c.Do(command.ReqDeleteTopicInBroker, h.Append, nil)
+			require.Zero(t, got.Code, got.Remark)
+		}
+		remove(r)
+		next := int64(3)
+		check := func(r *rig) {
+			t.Helper()
+			got := r.c.Send(enginetest.Message{Topic: "T", Body: "again"})
+			require.Zero(t, got.Code, got.Remark)
+			require.Equal(t, next, got.Int("queueOffset"))
+			got = pull(r.c, "T", 0)
+			require.Equal(t, command.RespPullOffsetMoved, got.Code)
+			require.Equal(t, int64(3), got.Int("nextBeginOffset"))
+			require.Equal(t, "again", string(pull(r.c, "T", 3).Records()[0].Body))
+			require.Len(t, pull(r.c, "kept", 0).Records(), 3)
+			next++
+		}
+		check(r)
+		r = r.again(r.Kill(memfs.KeepNone))
+		check(r)
+		pass(time.Minute) // floors of retention leave those of deletion as they are
+		check(r)
+		remove(r)
+		r = r.again(nil)
+		require.Equal(t, next, r.c.Send(enginetest.Message{Topic: "T", Body: "the third"}).Int("queueOffset"))
+		require.Equal(t, next, pull(r.c, "T", 3).Int("nextBeginOffset"))
+	})
 }
