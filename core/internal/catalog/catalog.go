@@ -327,14 +327,29 @@ func (c *Catalog) lockKey(key string) func() {
 	l.refs++
 	c.kmu.Unlock()
 	l.mu.Lock()
-	return func() {
-		l.mu.Unlock()
-		c.kmu.Lock()
-		if l.refs--; l.refs == 0 {
-			delete(c.keys, key)
-		}
-		c.kmu.Unlock()
+	return func() { c.unlockKey(key, l) }
+}
+
+// tryLockKey is lockKey for a key that nobody has or waits for; else false.
+func (c *Catalog) tryLockKey(key string) (unlock func(), ok bool) {
+	c.kmu.Lock()
+	defer c.kmu.Unlock()
+	if c.keys[key] != nil {
+		return nil, false
 	}
+	l := &keyLock{refs: 1}
+	l.mu.Lock()
+	c.keys[key] = l
+	return func() { c.unlockKey(key, l) }, true
+}
+
+func (c *Catalog) unlockKey(key string, l *keyLock) {
+	l.mu.Unlock()
+	c.kmu.Lock()
+	if l.refs--; l.refs == 0 {
+		delete(c.keys, key)
+	}
+	c.kmu.Unlock()
 }
 
 // inflight is changes that were handed to the journal and are not applied.
@@ -438,7 +453,8 @@ func (c *Catalog) flushOffsets(ctx context.Context, wait bool) {
 	w := &writer{}
 	n, again := c.s.offsets.takeDirty(w)
 	locks, lockAgain := c.s.locks.takeDirty(w, c.k.Clock.Now().UnixMilli())
-	obeyed, fenceAgain := c.s.fences.takeDirty(w, &c.s.values)
+	obeyed, placed, fenceAgain := c.s.fences.takeDirty(w, &c.s.values, c.tryLockKey)
+	defer placed()
 	if n+locks+obeyed == 0 {
 		return
 	}

@@ -150,26 +150,50 @@ func (f *fences) set(p progress, at map[int32]int64) {
 	}
 }
 
-// takeDirty writes what is fenced no more into the next record, and into values.
-func (f *fences) takeDirty(w *writer, values *valueTable) (n int, again func()) {
+// takeDirty writes what is fenced no more into the next record, and into values. What
+// a reset is under way for waits for a later one: else that record could come behind
+// the one of the reset, of which it knows nothing. placed is to be called when the
+// order is settled, again when the record is not in the log.
+func (f *fences) takeDirty(w *writer, values *valueTable, try func(key string) (unlock func(), ok bool)) (n int, placed, again func()) {
 	f.mu.Lock()
 	taken := f.gone
 	f.gone = nil
 	f.mu.Unlock()
+	later := map[progress]struct{}{}
+	var locks []func()
 	for p := range taken {
+		unlock, ok := try(resetKey(p))
+		if !ok {
+			later[p] = struct{}{}
+			continue
+		}
+		locks = append(locks, unlock)
 		v, k := f.value(p, nil), kernel.ValueKey{Kind: valueFence, Group: p.group, Topic: p.topic}
 		w.value(k, v)
 		values.put(k, v)
 	}
-	return len(taken), func() {
+	back := func(of map[progress]struct{}) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.gone == nil {
 			f.gone = map[progress]struct{}{}
 		}
-		maps.Copy(f.gone, taken)
+		maps.Copy(f.gone, of)
 	}
+	if len(later) > 0 {
+		back(later)
+	}
+	placed = func() {
+		for _, unlock := range locks {
+			unlock()
+		}
+	}
+	return len(locks), placed, func() { back(taken) }
 }
+
+// resetKey is the key that is locked while the fences of a group in a topic are
+// written.
+func resetKey(p progress) string { return "v/" + valueFence + "/" + p.group + "/" + p.topic }
 
 // remove forgets what is gone with a topic or a group.
 func (f *fences) remove(gone func(p progress) bool) {
@@ -206,7 +230,7 @@ func (f *fences) load(c *Catalog) {
 // Reset implements kernel.Offsets.
 func (o offsets) Reset(ctx context.Context, group, topic string, at map[int32]int64) error {
 	c, p := o.c, progress{group, topic}
-	defer c.lockKey("v/" + valueFence + "/" + group + "/" + topic)()
+	defer c.lockKey(resetKey(p))()
 	w := &writer{}
 	w.value(kernel.ValueKey{Kind: valueFence, Group: group, Topic: topic}, c.s.fences.value(p, at))
 	w.numbers(entryOffsets, []string{group, topic}, at)

@@ -40,14 +40,7 @@ type Kernel struct {
 	Images ImageSource
 	Hooks  Hooks
 
-	// Announce waits, bounded by ctx, until the name servers that are up know
-	// what topics there are now; nil: there are none.
-	Announce func(ctx context.Context)
-	// Bury puts what is in the queues of some topics out of reach where the store
-	// cannot drop queues, and lets the numbers go on; nil: the store can, or nobody
-	// keeps floors.
-	Bury func(ctx context.Context, of func(topic string) bool) error
-
+	others
 	config atomic.Pointer[Config]
 	tunable
 	serving
@@ -60,6 +53,17 @@ type Kernel struct {
 
 	// StoreHost is Advertise as it stands in records.
 	StoreHost message.Host
+}
+
+// others do what the kernel cannot; nil: nobody does.
+type others struct {
+	// Announce waits, bounded by ctx, until the name servers that are up know
+	// what topics there are now; nil: there are none.
+	Announce func(ctx context.Context)
+	// Bury puts what is in the queues of some topics out of reach where the store
+	// cannot drop queues, and lets the numbers go on; nil: the store can, or nobody
+	// keeps floors.
+	Bury func(ctx context.Context, of func(topic string) bool) error
 }
 
 // tunable is how tools see and change the configuration.
