@@ -23,7 +23,7 @@ func (p *program) groupCommand() *cobra.Command {
 		Use: "group", Short: "Consumer groups of running brokers",
 		Long: "Lists, shows, creates, changes, deletes, explains and resets the consumer groups of running brokers, Hardpoint's and Apache\nRocketMQ's (4.9, 5.x). Only Hardpoint's brokers answer group assign.\n\n" + adminHelp,
 	}
-	c.AddCommand(p.groupList(), p.groupShow(), p.groupExplain(), p.groupCreate(), p.groupUpdate(), p.groupDelete(), p.groupReset(), p.groupAssign())
+	c.AddCommand(p.groupList(), p.groupShow(), p.groupExplain(), p.groupCreate(), p.groupUpdate(), p.groupDelete(), p.groupReadable(false), p.groupReadable(true), p.groupReset(), p.groupAssign())
 	return c
 }
 
@@ -130,24 +130,22 @@ func (t groupTable) print(g *page) {
 
 // groupConfig asks a broker for a group; nil: it has none of that name.
 func groupConfig(ctx context.Context, c *adminclient.Client, b adminclient.Broker, group string) (*command.SubscriptionGroupConfig, error) {
-	cfg, err := adminclient.Get[command.SubscriptionGroupConfig](ctx, c, b.Address, command.ReqGetSubscriptionGroupConfig, &command.GroupRequest{Group: group}, nil)
-	switch code, refused := adminclient.CodeOf(err); {
-	case err == nil:
-		return &cfg, nil
-	case refused && code == command.RespSubscriptionGroupNotExist:
-		return nil, nil
-	case !refused || code != command.RespRequestCodeNotSupported:
-		return nil, err
-	}
-	// 4.9 tells only all of them.
+	cfg, _, err := groupAndForbidden(ctx, c, b, group)
+	return cfg, err
+}
+
+// groupAndForbidden is groupConfig with the topics that the group is kept from, as bits
+// of permissions. It asks for all groups: asked for one that is not there, Apache's
+// brokers make it (GET_SUBSCRIPTIONGROUP_CONFIG).
+func groupAndForbidden(ctx context.Context, c *adminclient.Client, b adminclient.Broker, group string) (*command.SubscriptionGroupConfig, map[string]int32, error) {
 	all, err := adminclient.Get[command.SubscriptionGroupWrapper](ctx, c, b.Address, command.ReqGetAllSubscriptionGroupConfig, nil, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if cfg, ok := all.SubscriptionGroupTable[group]; ok {
-		return &cfg, nil
+		return &cfg, all.ForbiddenTable[group], nil
 	}
-	return nil, nil
+	return nil, all.ForbiddenTable[group], nil
 }
 
 // noGroup says that none of n brokers has a group.
@@ -374,7 +372,7 @@ func (p *program) deleteGroup(ctx context.Context, c *adminclient.Client, at *ad
 	}
 	losses := adminclient.Each(ctx, brokers, func(ctx context.Context, b adminclient.Broker) (*loss, error) {
 		cfg, err := groupConfig(ctx, c, b, group)
-		if cfg == nil {
+		if err != nil {
 			return nil, err
 		}
 		l := &loss{}
@@ -391,7 +389,9 @@ func (p *program) deleteGroup(ctx context.Context, c *adminclient.Client, at *ad
 		if err != nil {
 			return nil, err
 		}
-		l.topics = topics.Topics
+		if l.topics = topics.Topics; cfg == nil && len(l.topics) == 0 {
+			return nil, nil
+		}
 		letters, err := adminclient.Get[command.TopicStatsTable](ctx, c, b.Address, command.ReqGetTopicStatsInfo, &command.TopicRequest{Topic: message.DLQPrefix + group}, nil)
 		if code, _ := adminclient.CodeOf(err); code == command.RespTopicNotExist {
 			err = nil

@@ -200,6 +200,11 @@ func (x *explainer) form() {
 		case !b.Consume:
 			x.add(levelProblem, "paused", "hardpoint group update "+x.Group+" --consume=true", "the group is paused on broker %s (consumeEnable=false): it gets nothing from there", b.Name)
 		}
+		for _, topic := range b.Forbidden {
+			if x.only == "" || topic == x.only {
+				x.add(levelProblem, "forbidden", "hardpoint group allow "+x.Group+" "+topic, "the group is kept from topic %s on broker %s", topic, b.Name)
+			}
+		}
 		if b.Has && !b.Broadcast && x.MessageModel == command.Broadcasting {
 			x.add(levelProblem, "no-broadcast", "hardpoint group update "+x.Group+" --broadcast=true", "the members consume by broadcasting, which broker %s does not allow the group", b.Name)
 		}
@@ -259,9 +264,9 @@ func (x *explainer) subscribed() {
 		for _, b := range slices.Sorted(maps.Keys(t.on)) {
 			route, told := t.routes[b]
 			switch {
-			case t.on[b]&4 == 0:
+			case t.on[b]&permRead == 0:
 				x.add(levelProblem, "topic-unreadable", "hardpoint topic update "+s.Topic+" --perm RW", "topic %s may not be read on broker %s (perm %s)", s.Topic, b, permText(t.on[b]))
-			case told && route&4 == 0:
+			case told && route&permRead == 0:
 				x.add(levelProblem, "broker-unreadable", "look at brokerPermission of "+b, "clients are told that nothing may be read on broker %s", b)
 			case t.hasRoutes && !told:
 				x.add(levelProblem, "no-route", "look whether broker "+b+" registers with the name servers that clients use", "name servers tell nobody that topic %s is on broker %s", s.Topic, b)

@@ -37,6 +37,7 @@ func TestExplain(t *testing.T) {
 	for id, change := range map[string]func(*groupFacts){
 		"":                  func(*groupFacts) {},
 		"paused":            func(f *groupFacts) { f.Brokers[0].Consume = false },
+		"forbidden":         func(f *groupFacts) { f.Brokers[0].Forbidden = []string{"T"} },
 		"group-missing":     func(f *groupFacts) { f.Brokers[0].Has = false },
 		"not-connected":     func(f *groupFacts) { f.Members[1].Brokers = nil },
 		"no-topic":          func(f *groupFacts) { f.Subscriptions = append(f.Subscriptions, groupSubscription{"Tt", "TAG", "*"}) },

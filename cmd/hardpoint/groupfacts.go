@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -19,6 +20,8 @@ type groupOn struct {
 	// Has: the broker has the group; else all of its form is that of a new one.
 	Has bool `json:"has"`
 	groupForm
+	// Forbidden are the topics that the group may not read there.
+	Forbidden []string `json:"forbidden,omitempty"`
 }
 
 // groupMember is a client of a group.
@@ -104,15 +107,16 @@ type asking struct {
 
 // at is what one broker says of a group.
 type factsAt struct {
-	cfg    *command.SubscriptionGroupConfig
-	conns  *command.ConsumerConnection
-	queues []groupQueue
-	topics map[string]int32 // permissions
-	dead   int64
+	cfg       *command.SubscriptionGroupConfig
+	forbidden map[string]int32 // topics that the group is kept from, as bits of permissions
+	conns     *command.ConsumerConnection
+	queues    []groupQueue
+	topics    map[string]int32 // permissions
+	dead      int64
 }
 
-// gatherGroup asks brokers for a group. A group that no broker has, and that has no
-// member, is a *adminclient.NotFoundError. The error may be of some brokers only: then
+// gatherGroup asks brokers for a group. A group that no broker has, and that has
+// neither a member nor, where it is asked for, progress, is a *adminclient.NotFoundError. The error may be of some brokers only: then
 // there are facts as well.
 func gatherGroup(ctx context.Context, c *adminclient.Client, s adminclient.Selection, group string, a asking) (*groupFacts, error) {
 	brokers, err := c.Brokers(ctx, s)
@@ -124,7 +128,7 @@ func gatherGroup(ctx context.Context, c *adminclient.Client, s adminclient.Selec
 	results := adminclient.Each(ctx, brokers, func(ctx context.Context, b adminclient.Broker) (*factsAt, error) {
 		at := &factsAt{topics: map[string]int32{}}
 		var err error
-		if at.cfg, err = groupConfig(ctx, c, b, group); err == nil {
+		if at.cfg, at.forbidden, err = groupAndForbidden(ctx, c, b, group); err == nil {
 			at.conns, err = connectionsAt(ctx, c, b, group)
 		}
 		return at, err
@@ -137,7 +141,7 @@ func gatherGroup(ctx context.Context, c *adminclient.Client, s adminclient.Selec
 		}
 	}
 	failed := adminclient.Failed(results)
-	if !known && failed == nil {
+	if !known && failed == nil && !a.progress {
 		return nil, noGroup(ctx, c, group, len(brokers))
 	}
 	if a.progress {
@@ -160,6 +164,9 @@ func gatherGroup(ctx context.Context, c *adminclient.Client, s adminclient.Selec
 			}
 		}
 		failed = joinFailures(len(brokers), failed, adminclient.Failed(more))
+		if !known && failed == nil && len(f.queues) == 0 {
+			return nil, noGroup(ctx, c, group, len(brokers))
+		}
 		f.askRoutes(ctx, c)
 		if slices.ContainsFunc(f.Subscriptions, func(s groupSubscription) bool { return f.topics[s.Topic] == nil }) {
 			f.known, _ = c.TopicNames(ctx) // for suggestions only
@@ -188,6 +195,11 @@ func (f *groupFacts) take(b adminclient.Broker, at *factsAt) {
 	on := groupOn{Broker: b, Has: at.cfg != nil}
 	if at.cfg != nil {
 		on.groupForm = formOf(at.cfg)
+	}
+	for _, topic := range slices.Sorted(maps.Keys(at.forbidden)) {
+		if at.forbidden[topic]&permRead != 0 {
+			on.Forbidden = append(on.Forbidden, topic)
+		}
 	}
 	f.Brokers = append(f.Brokers, on)
 	if at.conns == nil {
@@ -271,7 +283,9 @@ func (at *factsAt) topic(ctx context.Context, c *adminclient.Client, b adminclie
 	}
 	waits := map[int32]int64{}
 	for _, s := range spans.Spans {
-		waits[s.MessageQueue.QueueID] = s.DelayTime
+		if s.DelayTime < longestWait.Milliseconds() {
+			waits[s.MessageQueue.QueueID] = s.DelayTime
+		}
 	}
 	for q, o := range offsets {
 		if q.Topic != topic {
@@ -292,6 +306,10 @@ func (at *factsAt) topic(ctx context.Context, c *adminclient.Client, b adminclie
 	}
 	return nil
 }
+
+// longestWait bounds what is believed: Apache's brokers count from 1970 when they do not
+// know when a message was stored.
+const longestWait = 20 * 365 * 24 * time.Hour
 
 // progress adds what a broker says of topics and queues.
 func (f *groupFacts) progress(b adminclient.Broker, at *factsAt) {

@@ -80,11 +80,8 @@ func (b *apacheBroker) answer(h *command.Header) (int32, func(*command.Writer), 
 			s.OffsetTable[command.MessageQueue{Topic: "T", BrokerName: "a", QueueID: id}] = command.TopicOffset{MinOffset: 10, MaxOffset: 100, LastUpdateTimestamp: 1000}
 		}
 		return 0, nil, s.AppendJSON(nil)
-	case command.ReqGetSubscriptionGroupConfig:
-		if h.ExtString("group") != "G" {
-			return command.RespSubscriptionGroupNotExist, nil, nil
-		}
-		return 0, nil, []byte(`{"groupName":"G"}`)
+	case command.ReqGetAllSubscriptionGroupConfig:
+		return 0, nil, []byte(`{"subscriptionGroupTable":{"G":{"groupName":"G"}}}`)
 	case command.ReqGetConsumerConnectionList:
 		if !b.live {
 			return command.RespConsumerNotOnline, nil, nil

@@ -379,8 +379,17 @@ func (p *program) cloneOffsets(ctx context.Context, c *adminclient.Client, at *a
 	})
 	if ok.yes {
 		done := adminclient.Each(ctx, have, func(ctx context.Context, b adminclient.Broker) (string, error) {
-			_, err := c.Ask(ctx, b.Address, command.ReqCloneGroupOffset, &command.CloneGroupOffsetRequest{SrcGroup: from, DestGroup: to, Topic: topic, Offline: true}, nil)
-			return "changed", err
+			asked := map[string]bool{}
+			for _, q := range v.Queues { // each topic by its name: Apache's brokers do nothing when none is said
+				if q.Broker != b.Name || asked[q.Topic] {
+					continue
+				}
+				asked[q.Topic] = true
+				if _, err := c.Ask(ctx, b.Address, command.ReqCloneGroupOffset, &command.CloneGroupOffsetRequest{SrcGroup: from, DestGroup: to, Topic: q.Topic, Offline: true}, nil); err != nil {
+					return "", err
+				}
+			}
+			return "changed", nil
 		})
 		v.Brokers = changesOf(done)
 		failed = errors.Join(failed, adminclient.Failed(done))

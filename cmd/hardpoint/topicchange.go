@@ -65,7 +65,7 @@ func (t *topicForm) apply(f *pflag.FlagSet, cfg command.TopicConfig, all bool) c
 		cfg.WriteQueueNums = t.write
 	}
 	if all || f.Changed("perm") {
-		cfg.Perm = t.perm.perm | cfg.Perm&1 // inheritance stays
+		cfg.Perm = t.perm.perm | cfg.Perm&permInherit // inheritance stays
 	}
 	if all || f.Changed("order") {
 		cfg.Order = t.order
@@ -158,7 +158,7 @@ func differences(is, want *command.TopicConfig) string {
 	}
 	add(is.ReadQueueNums != want.ReadQueueNums, "%d queues to read", is.ReadQueueNums)
 	add(is.WriteQueueNums != want.WriteQueueNums, "%d queues to write", is.WriteQueueNums)
-	add(is.Perm&6 != want.Perm&6, "permission %s", permText(is.Perm))
+	add((is.Perm^want.Perm)&(permRead|permWrite) != 0, "permission %s", permText(is.Perm))
 	add(is.Order != want.Order, "order %s", cell(is.Order))
 	add(len(is.Attributes)+len(want.Attributes) > 0 && !reflect.DeepEqual(is.Attributes, want.Attributes), "attributes %s", orDash(attributesText(is.Attributes)))
 	return strings.Join(out, ", ")
