@@ -26,6 +26,7 @@ type Config struct {
 	// PluginProcesses is what holds for all plugins that are processes of their own.
 	PluginProcesses PluginProcesses
 	Namesrv         NamesrvConfig
+	TLS             TLS
 	// Plugins holds what was written under plugins.KIND.NAME, without what is in
 	// Processes and Programs. What a reference (${file:PATH}, ${env:NAME}) stood for
 	// is a plugin.Secret; [RawOf] reveals it.

@@ -39,6 +39,7 @@ func (l *loader) derive() {
 	}
 	l.listenParts(target)
 	l.advertisePart()
+	l.deriveTLS()
 	if l.mode&Broker != 0 {
 		l.storePaths()
 	}
@@ -54,8 +55,10 @@ func (l *loader) whole(target, by string) {
 		return
 	}
 	v := l.get(by)
-	if src.Kind == l.origin[target].Kind && v != l.get(target) {
-		l.conflict(by, target)
+	if src.Kind == l.origin[target].Kind {
+		if v != l.get(target) {
+			l.conflict(by, target)
+		}
 		return
 	}
 	l.set(target, v, src)
@@ -191,6 +194,7 @@ func (l *loader) check(c *Config) {
 	}
 	l.checkMetrics(&c.Metrics, refuse)
 	l.checkPorts(c)
+	l.checkTLS(c, refuse)
 	if h := hostOf(c.Node.AdminListen); c.Node.AdminListen != AdminOff && !isLoopbackHost(h) {
 		l.warn("adminListen", l.origin["adminListen"], "whoever reaches %s can read metrics and profiles", c.Node.AdminListen)
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -110,6 +111,7 @@ type Key struct {
 	Secret     bool     // never shown
 	Empty      bool     // an empty value is legal
 	Plugins    []string // KIND.NAME of the plugins that get the key in their own configuration
+	Field      string   // its name there; empty: Name
 	Flag       string   // command line flag, without dashes
 	Sets       string   // this is RocketMQ's way to set a part of that key
 }
@@ -160,6 +162,9 @@ const (
 	wordOff  = "off"  // in Words of an Address: may be switched off
 	wordHost = "host" // in Words of an Address: the port may be missing
 )
+
+// field is the key's name in the configuration of a plugin.
+func (k Key) field() string { return cmp.Or(k.Field, k.Name) }
 
 func (k Key) limited() bool { return k.Min != 0 || k.Max != 0 }
 
@@ -215,7 +220,7 @@ func (k Key) path() string {
 		return "derived." + k.Name
 	}
 	if k.Status == Honoured {
-		return string(k.Group) + "." + k.Name
+		return string(k.Group) + "." + strings.ReplaceAll(k.Name, ".", "/")
 	}
 	return "ignored." + k.Name
 }
@@ -233,11 +238,12 @@ const (
 	GroupStore     Group = "store"
 	GroupRetention Group = "retention"
 	GroupNamesrv   Group = "namesrv"
+	GroupTLS       Group = "tls"
 	GroupProcess   Group = "pluginProcess"
 	GroupMetrics   Group = "metrics"
 )
 
-var groups = []Group{GroupNode, GroupNetwork, GroupBroker, GroupTopics, GroupConsume, GroupStore, GroupRetention, GroupMetrics, GroupProcess, GroupNamesrv}
+var groups = []Group{GroupNode, GroupNetwork, GroupBroker, GroupTopics, GroupConsume, GroupStore, GroupRetention, GroupTLS, GroupMetrics, GroupProcess, GroupNamesrv}
 
 // table is the key table with its lookup by any spelling.
 type table struct {
@@ -249,7 +255,7 @@ type table struct {
 // keyTable builds the table once; it is never written afterwards.
 var keyTable = sync.OnceValue(func() *table {
 	t := &table{byName: map[string]int{}, byEnv: map[string]int{}}
-	for _, part := range [][]Key{nodeKeys(), networkKeys(), brokerKeys(), topicKeys(), consumeKeys(), storeKeys(), retentionKeys(), metricsKeys(), processKeys(), namesrvKeys(),
+	for _, part := range [][]Key{nodeKeys(), networkKeys(), brokerKeys(), topicKeys(), consumeKeys(), storeKeys(), retentionKeys(), tlsKeys(), metricsKeys(), processKeys(), namesrvKeys(),
 		ignoredBrokerKeys(), ignoredConsumeKeys(), ignoredStoreKeys(), ignoredNetworkKeys(), refusedKeys()} {
 		t.keys = append(t.keys, part...)
 	}

@@ -15,7 +15,6 @@ func refused(g Group, applies Mode, reason string, rows ...row) []Key {
 
 const (
 	noAccess     = "access control arrives in a later version; this one would let everybody in, so it does not start with a configuration that asks for it"
-	noTLS        = "TLS arrives in a later version; this one would talk in plain text, so it does not start with a configuration that asks for it"
 	noController = "controller mode is not supported"
 	noDLedger    = "DLedger is not supported; replication by Raft arrives in a later version"
 	noActing     = "a slave acting as master is not supported"
@@ -45,24 +44,7 @@ func refusedKeys() []Key {
 			row{"migrateAuthFromV1Enabled", Bool, "false", "Takes over the accounts of RocketMQ 4."},
 			row{"authConfigPath", Path, "", "Directory of accounts and rights."},
 		),
-		refused(n, Standalone, noTLS,
-			row{"useTLS", Bool, "false", "TLS of the broker's own client."},
-			row{"tls.enable", Bool, "false", "TLS of the broker's own client."},
-			row{"tls.config.file", Path, "", "File with TLS settings."},
-			row{"tls.server.keyPath", Path, "", "Private key of the server."},
-			row{"tls.server.keyPassword", Text, "", "Password of that key."},
-			row{"tls.server.certPath", Path, "", "Certificate of the server."},
-			row{"tls.server.authClient", Bool, "false", "Verifies certificates of clients."},
-			row{"tls.server.trustCertPath", Path, "", "Certificates that clients may be signed by."},
-			row{"tls.client.keyPath", Path, "", "Private key of the broker's own client."},
-			row{"tls.client.keyPassword", Text, "", "Password of that key."},
-			row{"tls.client.certPath", Path, "", "Certificate of the broker's own client."},
-			row{"tls.client.authServer", Bool, "false", "Verifies the certificate of the server."},
-			row{"tls.client.trustCertPath", Path, "", "Certificates that the server may be signed by."},
-		),
 		[]Key{
-			{Name: "tls.server.mode", Group: n, Type: Enum, Words: []string{"disabled", "permissive", "enforcing"}, Default: "permissive", Harmless: []string{"disabled"}, Applies: Standalone, Status: Refused, Reason: noTLS, Desc: "Whether clients may or must use TLS. Here disabled is the only mode."},
-			{Name: "tls.server.need.client.auth", Group: n, Type: Enum, Words: []string{"none", "optional", "require"}, Default: "none", Harmless: []string{"none"}, Applies: Standalone, Status: Refused, Reason: noTLS, Desc: "Whether clients may or must show a certificate."},
 			{Name: "storeType", Group: s, Type: Text, Default: "default", Harmless: []string{"default"}, Applies: Broker, Status: Refused, Reason: noStoreType, Desc: "Kind of RocketMQ's store."},
 		},
 		refused(s, Broker, noOtherPaths,
@@ -116,7 +98,7 @@ func refusedKeys() []Key {
 	)
 	for i := range keys {
 		switch keys[i].Name {
-		case "tls.server.keyPassword", "tls.client.keyPassword", "initAuthenticationUser", "innerClientAuthenticationCredentials":
+		case "initAuthenticationUser", "innerClientAuthenticationCredentials":
 			keys[i].Secret = true
 		}
 	}
@@ -134,7 +116,5 @@ func refusedKeys() []Key {
 		row{"aclCacheRefreshSecond", Duration, "60", "When cached rights are read again."},
 		row{"statefulAuthenticationCacheExpiredSecond", Duration, "60", "When a cached authentication expires."},
 		row{"statefulAuthorizationCacheExpiredSecond", Duration, "60", "When a cached authorisation expires."},
-	)), without(n, Standalone, "TLS arrives in a later version",
-		row{"tls.test.mode.enable", Bool, "true", "Serves with a certificate of its own making."},
-	))
+	)))
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/spf13/pflag"
 )
 
@@ -69,6 +71,7 @@ func Load(o Options) (*Loaded, error) {
 		path = files[0]
 	}
 	l := o.read(path)
+	l.loadTLSFile()
 	out := l.finish()
 	if len(l.errs) > 0 {
 		return nil, &Errors{l.errs}
@@ -458,7 +461,7 @@ func (l *loader) finish() *Loaded {
 	l.derive()
 	c := Config{}
 	for g, out := range map[Group]any{GroupNode: &c.Node, GroupNetwork: &c.Network, GroupBroker: &c.Broker, GroupTopics: &c.Topics,
-		GroupConsume: &c.Consume, GroupStore: &c.Store, GroupRetention: &c.Retention, GroupMetrics: &c.Metrics, GroupProcess: &c.PluginProcesses, GroupNamesrv: &c.Namesrv} {
+		GroupConsume: &c.Consume, GroupStore: &c.Store, GroupRetention: &c.Retention, GroupMetrics: &c.Metrics, GroupProcess: &c.PluginProcesses, GroupNamesrv: &c.Namesrv, GroupTLS: &c.TLS} {
 		l.strict(g, out)
 	}
 	l.plugins(&c)
@@ -473,6 +476,9 @@ func (l *loader) finish() *Loaded {
 // were set. One of a plugin that is not chosen has no effect.
 func (l *loader) pluginKeys(c *Config) map[string]map[string]any {
 	chosen := []string{"storage." + c.Store.Storage, "replication." + c.Broker.Replication}
+	for _, name := range c.Network.Transports() {
+		chosen = append(chosen, "transport."+name)
+	}
 	raw := map[string]map[string]any{}
 	for _, k := range l.table.keys {
 		src, set := l.origin[k.Name]
@@ -488,9 +494,16 @@ func (l *loader) pluginKeys(c *Config) map[string]map[string]any {
 			if raw[p] == nil {
 				raw[p] = map[string]any{}
 			}
-			raw[p][k.Name] = k.plain(l.k.Get(k.path()))
+			raw[p][k.field()] = k.plain(l.k.Get(k.path()))
+			if s, ok := raw[p][k.field()].(string); ok && k.Secret {
+				raw[p][k.field()] = plugin.Secret(s)
+			}
 		}
-		if !used {
+		switch v := l.k.Get(k.path()); {
+		case used:
+		case k.asksForTLS(v):
+			l.fail(&Error{Kind: ErrRefused, Key: k.Name, Value: k.shown(v), Source: src, Reason: notForTransports(c.Network.Transports())})
+		case k.Group != GroupTLS:
 			l.warn(k.Name, src, "has no effect with %s: it belongs to %s", strings.Join(chosen, " and "), orList(k.Plugins))
 		}
 	}

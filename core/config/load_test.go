@@ -241,7 +241,6 @@ func TestRefused(t *testing.T) {
 		"aclEnable=true", "authenticationEnabled=true", "authorizationEnabled = TRUE ", "authConfigPath=/x", "storeType=defaultRocksDB",
 		"enableDLegerCommitLog=true", "dLegerGroup=g", "dLegerPeers=n0-a:1", "isEnableBatchPush=true", "enableControllerMode=true", "controllerAddr=a:9878",
 		"controllerHeartBeatTimeoutMills=5000", "enableSlaveActingMaster=true", "enableRemoteEscape=true", "inSyncReplicas=2", "totalReplicas=3",
-		"tls.server.mode=enforcing", "tls.server.mode=permissive", "tls.enable=true", "tls.server.keyPath=/k", "useTLS=true",
 		"brokerRole=SYNC_MASTER", "brokerRole=SLAVE", "brokerId=1", "storePathCommitLog=/a,/b", "readOnlyCommitLogStorePaths=/a", "autoMessageVersionOnTopicLen=false",
 	} {
 		for name, l := range map[string]func() (*Loaded, error){
@@ -261,7 +260,8 @@ func TestRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, l.Warnings)
 
-	_, err = loadText(t, Broker, "broker.conf", "tls.server.keyPassword=hunter2\n")
+	_, err = loadText(t, Broker, "broker.conf", "initAuthenticationUser=hunter2\n")
+	require.Error(t, err)
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
@@ -436,5 +436,5 @@ func TestPropertiesHaveAllKeys(t *testing.T) {
 	}
 	require.Equal(t, "104857600", ours["mappedFileSizeTimerLog"])
 	require.Equal(t, "0", ours["pullMessageThreadPoolNums"], "there is no such pool")
-	require.Equal(t, "disabled", ours["tls.server.mode"], "what is not served does not look as if it were")
+	require.Equal(t, "permissive", ours["tls.server.mode"])
 }

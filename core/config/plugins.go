@@ -294,8 +294,10 @@ func (c *Config) PluginError(kind, name string, err error) error {
 	if p := c.Programs[kind+"."+name]; p.Checksum != "" {
 		look(fieldChecksum, p.Key(fieldChecksum))
 	}
-	for field := range c.raw[kind+"."+name] {
-		look(field, field)
+	for _, k := range keyTable().keys {
+		if _, set := c.raw[kind+"."+name][k.field()]; set && slices.Contains(k.Plugins, kind+"."+name) {
+			look(k.field(), k.Name)
+		}
 	}
 	for field := range c.Plugins[kind][name] {
 		look(field, strings.Join([]string{"plugins", kind, name, field}, "."))

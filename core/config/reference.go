@@ -18,6 +18,7 @@ var groupTitles = map[Group]string{
 	GroupMetrics:   "Metrics and traces",
 	GroupProcess:   "Plugins as processes",
 	GroupNamesrv:   "Name server",
+	GroupTLS:       "TLS",
 }
 
 const referenceHead = `# Configuration

@@ -187,6 +187,8 @@ func (l *Loaded) partOf(k Key) any {
 		return int64(portOf(l.listen()))
 	case "bindAddress":
 		return hostOf(l.listen())
+	case "useTLS":
+		return l.Config.TLS.Enable
 	default:
 		return hostOf(l.Config.Network.Advertise)
 	}

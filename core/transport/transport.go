@@ -126,7 +126,9 @@ type Listen struct {
 	// prefix for NATS, a name for inproc.
 	Address string
 	Limits  Limits
-	// TLS is nil for plain connections only.
+	// TLS is what a listener shows and asks for, beside plain connections. nil: what
+	// the transport's own configuration says, plain without one. A transport in a
+	// process of its own refuses another one: keys do not cross.
 	TLS *tls.Config
 
 	_ struct{}
@@ -191,8 +193,9 @@ func (c Capabilities) Facets() []string {
 // servers, a client to a broker.
 type Dialer interface {
 	// Dial connects; ctx bounds connecting. h.Opened is called before it
-	// returns; Settle is called as on a server. tls is nil for plain. Errors:
-	// ErrNotRunning, ctx's; all others name the address. Safe for concurrent use.
+	// returns; Settle is called as on a server. tls is nil for what the transport's own
+	// configuration says, plain without one. Errors: ErrNotRunning, ctx's; all others
+	// name the address. Safe for concurrent use.
 	Dial(ctx context.Context, address string, lim Limits, tls *tls.Config, h Handler) (Peer, error)
 }
 

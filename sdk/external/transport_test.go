@@ -69,14 +69,14 @@ func transportConformance(t *testing.T) {
 // test.
 func startTransport(tb testing.TB, f transport.Factory) transport.Transport {
 	tb.Helper()
-	return startLogged(tb, f, nil)
+	return startLogged(tb, f, nil, nil)
 }
 
-func startLogged(tb testing.TB, f transport.Factory, log *slog.Logger) transport.Transport {
+func startLogged(tb testing.TB, f transport.Factory, log *slog.Logger, raw plugin.Raw) transport.Transport {
 	tb.Helper()
 	var p transport.Params
 	p.Settings = plugin.Settings{Name: f.Name(), Logger: log}.WithDefaults()
-	tr, err := f.Build(tb.Context(), p, nil)
+	tr, err := f.Build(tb.Context(), p, raw)
 	require.NoError(tb, err)
 	require.NoError(tb, tr.Start(tb.Context()))
 	tb.Cleanup(func() { require.NoError(tb, tr.Shutdown(context.WithoutCancel(tb.Context()))) })
@@ -382,7 +382,8 @@ func TestTransportReplaced(t *testing.T) {
 			t.Log(log.String())
 		}
 	})
-	tr := startLogged(t, external.Transport(remoting.Name, command(t, "serve"), external.Options{Linger: -1, Replacer: &up}), log.logger())
+	// Without TLS a connection that says nothing is a peer, too, and moves.
+	tr := startLogged(t, external.Transport(remoting.Name, command(t, "serve"), external.Options{Linger: -1, Replacer: &up}), log.logger(), plugin.Raw(`{"tlsMode": "disabled"}`))
 	e, ln := serveEcho(t, tr, "127.0.0.1:0")
 	clients := make([]client, 4)
 	for i := range clients {
@@ -466,7 +467,7 @@ func TestTransportReplacedByACrowded(t *testing.T) {
 	}
 	var up external.Replacer
 	var log buffer
-	tr := startLogged(t, external.Transport(remoting.Name, command(t, "serve"), external.Options{Linger: -1, Replacer: &up}), log.logger())
+	tr := startLogged(t, external.Transport(remoting.Name, command(t, "serve"), external.Options{Linger: -1, Replacer: &up}), log.logger(), nil)
 	e, ln := serveEcho(t, tr, "127.0.0.1:0")
 	clients := make([]client, crowdedAt+3)
 	for i := range clients {

@@ -168,7 +168,7 @@ func testPeer(t *testing.T, h Harness) {
 				t.Errorf("ID %q is empty or not unique", p.ID())
 			}
 			ids[p.ID()] = true
-			if p.Identity().TLS != (r.client != nil) {
+			if p.Identity().TLS != (r.client != nil || h.Encrypted) {
 				t.Errorf("Identity says TLS: %v", p.Identity().TLS)
 			}
 		}

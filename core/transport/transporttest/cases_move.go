@@ -40,7 +40,7 @@ func (h Harness) movers(t *testing.T, change ...func(*recorder)) *movers {
 	if slices.Contains(h.Lacks, transport.FacetMover) {
 		t.Skip("named as lacking by the harness: the facet Mover")
 	}
-	if h.TLS != nil {
+	if h.TLS != nil || h.Encrypted {
 		t.Skip("keys of TLS connections do not move")
 	}
 	if h.Bytes == nil {

@@ -27,6 +27,8 @@ type Harness struct {
 	// TLS makes the configurations of both ends; nil: plain. The client's may be
 	// nil, where a listener takes both kinds.
 	TLS func(testing.TB) (server, client *tls.Config)
+	// Encrypted says that Config makes both ends use TLS, without TLS above.
+	Encrypted bool
 	// Bytes connects below the level of frames. nil: the transport has no byte
 	// stream, and the part "bytes" is skipped.
 	Bytes func(ctx context.Context, address string) (net.Conn, error)

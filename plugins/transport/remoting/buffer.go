@@ -107,6 +107,7 @@ type inbox struct {
 	buf   *buffer
 	have  int // bytes in buf
 	want  int // size of the frame that begins in buf, 0 when unknown
+	hot   int // reads until a waiting stream reader gives up its buffer
 }
 
 // space returns where the next bytes go: at most the rest of the frame that has

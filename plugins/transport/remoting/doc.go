@@ -30,9 +30,18 @@
 //
 // # TLS
 //
-// A listener with a TLS configuration serves both kinds of connections on one
-// port and tells them apart by the first byte, as RocketMQ's permissive mode
-// does: 0x16 begins a TLS handshake, and would begin a frame far above any limit.
-// On such a listener a peer is opened when its first byte is there, on a plain
-// listener when it connects.
+// A listener takes TLS when it is given a TLS configuration (Listen.TLS) or the
+// transport's own says so (Config.TLSMode). It tells the two kinds of connections
+// apart by the first byte, as RocketMQ does: 0x16 begins a TLS handshake, and would
+// begin a frame far above any limit. On such a listener a peer is opened when its
+// first byte is there, on a plain listener when it connects. Where there are loops
+// they wait for that byte, too, so that whoever says nothing costs no goroutine.
+//
+// In the mode "enforcing" a plain connection is closed before anything of it is
+// decoded. A handshake must end within ten seconds; of more than 512 that are under
+// way at a listener the oldest is ended, so that those who do not go on are in
+// nobody's way.
+//
+// A connection with TLS does not move to another process (GivePeer), because its keys
+// do not; it stays, and ends with its process. The listening socket moves.
 package remoting

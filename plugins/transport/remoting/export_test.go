@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"context"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
@@ -31,3 +32,11 @@ func changed(change func(*Transport)) transport.Factory {
 		return t, err
 	})
 }
+
+// Hurry shortens how long a handshake may take, and how many may be under way. Call
+// it before Start.
+func Hurry(t *Transport, d time.Duration, most int) { t.handshakeTime, t.maxHandshakes = d, most }
+
+// Streams makes a transport read and write as on systems without raw sockets. Call it
+// before Start.
+func Streams(t *Transport, on bool) { t.streams = on }

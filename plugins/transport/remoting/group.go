@@ -15,11 +15,16 @@ type group struct {
 	t     *Transport
 	lim   transport.Limits
 	split command.Limits
-	tls   *tls.Config
+	tls   *tls.Config // nil: every connection is plain
+	// enforce closes plain connections before anything of them is decoded.
+	enforce bool
+	shakes  handshakes
 
 	read  budget // of all read buffers
 	total budget // of all backlogs
 	ended rarely // peers closed for what they did
+	// failed are handshakes, plain connections that were refused for it.
+	failed, plain rarely
 
 	wg      sync.WaitGroup // readers, accept loop, janitor
 	onClose func()         // set before the group is shared
@@ -61,6 +66,19 @@ func (g *group) add(p *peer) bool {
 	g.wg.Add(1)
 	g.t.metrics.peers.Add(1)
 	g.t.metrics.opened.Add(1)
+	return true
+}
+
+// replace puts a peer in the place of another; false when the group is closed or
+// drained.
+func (g *group) replace(p, by *peer) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || g.draining {
+		return false
+	}
+	delete(g.peers, p)
+	g.peers[by] = struct{}{}
 	return true
 }
 

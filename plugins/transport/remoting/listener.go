@@ -19,6 +19,7 @@ type listener struct {
 	h  transport.Handler
 
 	refused rarely
+	drop    func() // the gauge of its certificate; set before it is shared
 }
 
 // Address implements [transport.Listener].

@@ -17,6 +17,9 @@ type metrics struct {
 	bytesIn, bytesOut                  plugin.Counter
 	framesIn, framesOut                plugin.Counter
 
+	handshakes, handshakesFailed, plainRefused plugin.Counter
+	reloads, reloadsFailed                     plugin.Counter
+
 	mu   sync.Mutex
 	drop func()
 }
@@ -32,6 +35,11 @@ func (m *metrics) init(meter plugin.Meter, name string) {
 	m.bytesIn = count("transport_received_bytes_total", "Bytes read from peers.")
 	m.bytesOut = count("transport_sent_bytes_total", "Bytes accepted for peers.")
 	m.framesIn = count("transport_received_frames_total", "Frames read from peers.")
+	m.handshakes = count("transport_tls_handshakes_total", "TLS handshakes of clients that succeeded.")
+	m.handshakesFailed = count("transport_tls_handshake_failures_total", "TLS handshakes of clients that failed, took too long or were ended because too many were under way.")
+	m.plainRefused = count("transport_plain_refused_total", "Plain connections closed before anything was decoded, because tls.server.mode is enforcing.")
+	m.reloads = count("transport_tls_reloads_total", "New TLS files that were taken into use.")
+	m.reloadsFailed = count("transport_tls_reload_failures_total", "New TLS files that could not be used; the old ones count on.")
 	m.framesOut = count("transport_sent_frames_total", "Frames, or encoded runs of them, accepted for peers.")
 }
 

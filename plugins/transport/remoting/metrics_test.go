@@ -45,8 +45,24 @@ func (m *meter) Gauge(name, _ string, read func() float64, _ ...plugin.Label) fu
 	}
 }
 
+func newMeter() *meter {
+	return &meter{counts: map[string]*counter{}, gauges: map[string]func() float64{}}
+}
+
+func (m *meter) count(name string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.counts[name].Load()
+}
+
+func (m *meter) gauge(name string) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.gauges[name]()
+}
+
 func TestMetrics(t *testing.T) {
-	m := &meter{counts: map[string]*counter{}, gauges: map[string]func() float64{}}
+	m := newMeter()
 	tr := start(t, plugin.Settings{Name: "x", Meter: m})
 	srv := newProbe()
 	srv.echo = true

@@ -31,8 +31,8 @@ func (t *Transport) GiveListener(l transport.Listener) (*os.File, error) {
 		return nil, fmt.Errorf("transport %s: the listener is another transport's", t.set.Name)
 	}
 	tcp, ok := ln.nl.(*net.TCPListener)
-	if !ok || ln.g.tls != nil {
-		return nil, fmt.Errorf("transport %s, listener %s: %w", t.set.Name, l.Address(), errMoveTLS)
+	if !ok {
+		return nil, fmt.Errorf("transport %s, listener %s: it is no TCP socket", t.set.Name, l.Address())
 	}
 	f, err := tcp.File()
 	if err != nil {

@@ -1,11 +1,9 @@
 package remoting
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -46,7 +44,7 @@ type peer struct {
 
 	// The reader's.
 	in       inbox
-	hot      int // reads until a waiting stream reader gives up its buffer
+	hello    hello
 	discard  atomic.Bool
 	activity atomic.Uint32
 
@@ -64,6 +62,12 @@ type peer struct {
 	cause     error // why the peer is closed, nil while it is open
 	lingering bool  // closed, but the backlog may still be written
 	reading   bool  // run was called
+}
+
+// hello is the first byte of an accepted connection where TLS is served.
+type hello struct {
+	awaited bool // nobody knows yet whether it speaks TLS, and there is no session
+	first   byte
 }
 
 // watched is what the janitor knows of a peer.
@@ -180,64 +184,33 @@ func (p *peer) begin() {
 	}
 }
 
-// serve is the goroutine of an accepted connection.
+// serve is the goroutine of an accepted connection. Where TLS is served it waits for
+// the first byte, in a loop if there is one.
 func (p *peer) serve() {
-	var tc *tls.Conn
-	if p.g.tls != nil {
-		var err error
-		if tc, err = p.detectTLS(); err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-				p.g.t.log.Debug("connection ended before its first frame", slog.String("remote", p.remote.String()), slog.Any("error", err))
-			}
-			p.fail(err)
-			p.g.remove(p)
-			return
-		}
+	if p.g.tls == nil {
+		p.open(nil)
+		p.run()
+		return
 	}
-	p.open(tc)
-	p.run()
-}
-
-// detectTLS reads the first byte and, if it begins a TLS handshake, goes
-// through it. The janitor closes who takes longer than Limits.Idle.
-func (p *peer) detectTLS() (*tls.Conn, error) {
-	const handshakeRecord = 0x16
-	var first [1]byte
-	if _, err := io.ReadFull(p.conn, first[:]); err != nil {
-		return nil, err
+	if p.adopt() {
+		p.hello.awaited = true
+		p.run()
+		return
 	}
-	if first[0] != handshakeRecord {
-		p.in.buf = p.in.pools.get(smallBuffer, p.in.read)
-		p.in.buf.b[0] = first[0]
-		p.in.have = 1
-		return nil, nil
-	}
-	tc := tls.Server(&prefixConn{Conn: p.conn, prefix: first[:]}, p.g.tls)
-	if err := tc.HandshakeContext(context.Background()); err != nil {
-		return nil, fmt.Errorf("TLS handshake: %w", err)
-	}
-	return tc, nil
-}
-
-// prefixConn gives back bytes that were read to look at them.
-type prefixConn struct {
-	net.Conn
-	prefix []byte
-}
-
-func (c *prefixConn) Read(b []byte) (int, error) {
-	if len(c.prefix) > 0 {
-		n := copy(b, c.prefix)
-		c.prefix = c.prefix[n:]
-		return n, nil
-	}
-	return c.Conn.Read(b)
+	p.decideStream()
 }
 
 // finish is called once, when nothing is read any more, and tells the session. It
 // may wait for the backlog of a peer that was closed or is given away.
 func (p *peer) finish(err error) {
-	if errors.Is(err, errGiven) && p.give() {
+	switch {
+	case p.hello.awaited && errors.Is(err, errFirst):
+		p.decide()
+		return
+	case p.hello.awaited:
+		p.endUnopened(err, nil, "")
+		return
+	case errors.Is(err, errGiven) && p.give():
 		return
 	}
 	p.wmu.Lock()
@@ -350,7 +323,7 @@ const stayHot = 16
 // until the peer sends more than that.
 func (p *peer) readStream() (n int, err error) {
 	var space []byte
-	if p.hot == 0 && p.in.have == 0 {
+	if p.in.hot == 0 && p.in.have == 0 {
 		if p.in.buf == nil || p.in.buf.class >= 0 {
 			p.in.release()
 			p.in.buf = p.in.pools.get(smallBuffer, p.in.read)
@@ -362,9 +335,9 @@ func (p *peer) readStream() (n int, err error) {
 	n, err = p.stream.Read(space)
 	switch {
 	case n == len(space):
-		p.hot = stayHot
-	case p.hot > 0 && n < smallBuffer/2:
-		p.hot--
+		p.in.hot = stayHot
+	case p.in.hot > 0 && n < smallBuffer/2:
+		p.in.hot--
 	}
 	if n > 0 {
 		err = nil // it comes again

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"math/big"
@@ -27,6 +28,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/core/transport/transporttest"
+	"github.com/hardpointmq/hardpoint/internal/tlstest"
 	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
 )
 
@@ -46,17 +48,24 @@ func TestConformance(t *testing.T) {
 	}
 	both := func(testing.TB) (s, c *tls.Config) { return server, client }
 	onlyServer := func(testing.TB) (s, c *tls.Config) { return server, nil }
+	disabled := plugin.Raw(`{"tlsMode": "disabled"}`)
 	raw, streams, apart := remoting.NewFactory(), remoting.NewStreamFactory(), remoting.NewApartFactory()
+	a := tlstest.New(t)
+	own, err := json.Marshal(secured(a, a.Issue(t, "server", nil), remoting.TLSEnforcing))
+	require.NoError(t, err)
+	ownTLS := func(_ context.Context, address string) (net.Conn, error) { return dialTLS(a)(address) }
 	var lacks []string
 	if runtime.GOOS == "windows" {
 		lacks = []string{transport.FacetMover}
 	}
 	transporttest.Run(t,
-		transporttest.Harness{Factory: raw, Form: "plain", Address: anyPort, Bytes: plain, Lacks: lacks},
+		transporttest.Harness{Factory: raw, Form: "plain", Config: disabled, Address: anyPort, Bytes: plain, Lacks: lacks},
+		transporttest.Harness{Factory: raw, Form: "permissive", Address: anyPort, Bytes: plain, Lacks: lacks},
 		transporttest.Harness{Factory: streams, Form: "stream", Address: anyPort, Bytes: plain, Lacks: lacks},
 		transporttest.Harness{Factory: apart, Form: "apart", Address: anyPort, Bytes: plain, Lacks: lacks},
 		transporttest.Harness{Factory: raw, Form: "tls", Address: anyPort, Bytes: encrypted, TLS: both, Lacks: lacks},
 		transporttest.Harness{Factory: raw, Form: "plain_beside_tls", Address: anyPort, Bytes: plain, TLS: onlyServer, Lacks: lacks},
+		transporttest.Harness{Factory: raw, Form: "own_tls", Config: own, Address: anyPort, Bytes: ownTLS, Encrypted: true, Lacks: lacks},
 	)
 }
 
@@ -148,9 +157,16 @@ func (s *probeSession) takes(t *testing.T, n int) {
 	require.Zero(t, n)
 }
 
+// start makes a running transport without TLS of its own, whose peers are opened when
+// they connect.
 func start(t testing.TB, set plugin.Settings) *remoting.Transport {
 	t.Helper()
-	tr, err := remoting.New(t.Context(), transport.Params{Settings: set}, remoting.NewDefaultConfig())
+	return startWith(t, set, remoting.Config{})
+}
+
+func startWith(t testing.TB, set plugin.Settings, cfg remoting.Config) *remoting.Transport {
+	t.Helper()
+	tr, err := remoting.New(t.Context(), transport.Params{Settings: set}, cfg)
 	require.NoError(t, err)
 	require.NoError(t, tr.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, tr.Shutdown(context.Background())) })
@@ -492,23 +508,30 @@ type manualClock struct {
 }
 
 type manualTimer struct {
-	d time.Duration
-	c chan time.Time
+	d     time.Duration
+	c     chan time.Time
+	reset chan struct{} // has one when Reset was called
 }
 
 func (c *manualClock) NewTimer(d time.Duration) plugin.Timer {
-	t := &manualTimer{d: d, c: make(chan time.Time)}
+	t := &manualTimer{d: d, c: make(chan time.Time), reset: make(chan struct{}, 1)}
 	c.timers <- t
 	return t
 }
-func (t *manualTimer) C() <-chan time.Time      { return t.c }
-func (t *manualTimer) Stop() bool               { return true }
-func (t *manualTimer) Reset(time.Duration) bool { return true }
-func (t *manualTimer) fire()                    { t.c <- time.Time{} }
+func (t *manualTimer) C() <-chan time.Time { return t.c }
+func (t *manualTimer) Stop() bool          { return true }
+func (t *manualTimer) fire()               { t.c <- time.Time{} }
+func (t *manualTimer) Reset(time.Duration) bool {
+	select {
+	case t.reset <- struct{}{}:
+	default:
+	}
+	return true
+}
 
 // Shutdown gives up with its context when a session does not return.
 func TestShutdownContext(t *testing.T) {
-	tr, err := remoting.New(t.Context(), transport.Params{}, remoting.NewDefaultConfig())
+	tr, err := remoting.New(t.Context(), transport.Params{}, remoting.Config{})
 	require.NoError(t, err)
 	require.NoError(t, tr.Start(t.Context()))
 	srv := newProbe()

@@ -1,6 +1,7 @@
 package remoting
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -97,6 +98,10 @@ func (p *peer) step() (more, arrived bool, err error) {
 	if p.giving.Load() != nil {
 		return false, false, errGiven
 	}
+	if p.hello.awaited {
+		more, err = p.peek()
+		return more, false, err
+	}
 	space := p.in.space()
 	if space == nil {
 		return false, false, errReadBytes
@@ -119,6 +124,25 @@ func (p *peer) step() (more, arrived bool, err error) {
 		return false, false, nil
 	default:
 		return false, false, fmt.Errorf("reading from the peer: %w", errno)
+	}
+}
+
+// peek looks at the first byte and leaves it there. Errors: errFirst when there is
+// one, io.EOF.
+func (p *peer) peek() (again bool, err error) {
+	var b [1]byte
+	switch n, _, err := unix.Recvfrom(p.sock.fd, b[:], unix.MSG_PEEK); {
+	case err == nil && n == 1:
+		p.hello.first = b[0]
+		return false, errFirst
+	case err == nil:
+		return false, io.EOF
+	case errors.Is(err, unix.EINTR):
+		return true, nil
+	case errors.Is(err, unix.EAGAIN):
+		return false, nil
+	default:
+		return false, fmt.Errorf("reading from the peer: %w", err)
 	}
 }
 

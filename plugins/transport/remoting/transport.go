@@ -13,27 +13,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
 )
-
-// Name selects this transport in a configuration.
-const Name = "remoting"
-
-// Config has no fields: what there is to set is in [transport.Listen] and
-// [transport.Limits], which hold for every transport.
-type Config struct{}
-
-// NewDefaultConfig returns the defaults.
-func NewDefaultConfig() Config { return Config{} }
-
-// NewFactory declares the plugin.
-func NewFactory() transport.Factory {
-	return transport.NewFactory(Name, func(Config) plugin.Description {
-		return plugin.Description{Version: "1", Facets: (&Transport{}).Capabilities().Facets()}
-	}, NewDefaultConfig, New)
-}
 
 var (
 	_ transport.Transport = (*Transport)(nil)
@@ -47,6 +31,8 @@ var (
 // [transport.Transport] and [transport.Dialer].
 type Transport struct {
 	set     plugin.Settings
+	cfg     Config
+	secrets secrets
 	log     *slog.Logger
 	metrics metrics
 	pools   pools
@@ -57,6 +43,9 @@ type Transport struct {
 	loops   []*loop      // read plain connections; none on some systems
 	adopted atomic.Int64 // deals peers out to the loops
 
+	handshakeTime time.Duration // tests shorten them
+	maxHandshakes int
+
 	mu      sync.Mutex
 	running bool
 	groups  map[*group]struct{}         // listeners' and dials
@@ -64,7 +53,10 @@ type Transport struct {
 }
 
 // New makes a transport; nothing is opened.
-func New(_ context.Context, p transport.Params, _ Config) (*Transport, error) {
+func New(_ context.Context, p transport.Params, cfg Config) (*Transport, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	set := p.WithDefaults()
 	if set.Name == "" {
 		set.Name = Name
@@ -73,11 +65,14 @@ func New(_ context.Context, p transport.Params, _ Config) (*Transport, error) {
 	_, _ = rand.Read(salt[:]) // never fails
 	t := &Transport{
 		set:    set,
+		cfg:    cfg,
 		log:    set.Logger,
 		apart:  p.Distant,
 		id:     set.Name + "-" + hex.EncodeToString(salt[:]) + "-",
 		groups: map[*group]struct{}{},
 		dials:  map[transport.Limits]*group{},
+
+		handshakeTime: handshakeTime, maxHandshakes: maxHandshakes,
 	}
 	t.metrics.init(set.Meter, set.Name)
 	return t, nil
@@ -87,9 +82,13 @@ func New(_ context.Context, p transport.Params, _ Config) (*Transport, error) {
 func (t *Transport) Start(context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err := t.startTLS(); err != nil {
+		return err
+	}
 	if !t.streams && len(t.loops) == 0 {
 		var err error
 		if t.loops, err = startLoops(t.apart); err != nil {
+			t.stopTLS()
 			return fmt.Errorf("transport %s: %w", t.set.Name, err)
 		}
 	}
@@ -122,6 +121,7 @@ func (t *Transport) Shutdown(ctx context.Context) error {
 		t.loops = nil
 		t.mu.Unlock()
 		stopLoops(loops)
+		t.stopTLS()
 		t.metrics.close()
 	}()
 	select {
@@ -160,12 +160,28 @@ func (t *Transport) Serve(ctx context.Context, l transport.Listen, s transport.S
 
 // serve accepts at nl, of which it takes possession.
 func (t *Transport) serve(nl net.Listener, l transport.Listen, s transport.Services) (transport.Listener, error) {
-	ln := &listener{g: t.newGroup(l.Limits, l.TLS), nl: nl, h: s.Frames}
+	ln := &listener{g: t.newGroup(l.Limits, l.TLS), nl: nl, h: s.Frames, drop: func() {}}
 	ln.g.onClose = func() { _ = nl.Close() }
+	ln.g.enforce = t.cfg.TLSMode == TLSEnforcing
+	if l.TLS == nil {
+		own, err := t.serverKeeper()
+		if err != nil {
+			_ = nl.Close()
+			return nil, err
+		}
+		if own != nil {
+			ln.g.tls = own.ServerConfig()
+			ln.watchExpiry(own)
+			ln.g.onClose = func() {
+				_ = nl.Close()
+				ln.drop()
+			}
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.running { // shut down meanwhile
-		_ = nl.Close()
+		ln.g.onClose()
 		return nil, t.notRunning()
 	}
 	t.groups[ln.g] = struct{}{}
@@ -201,6 +217,9 @@ func (t *Transport) Dial(ctx context.Context, address string, lim transport.Limi
 		return nil, fmt.Errorf("transport %s cannot connect to %q: %w", t.set.Name, address, err)
 	}
 	var tc *tls.Conn
+	if conf == nil {
+		conf = t.dialTLS()
+	}
 	if conf != nil {
 		if conf.ServerName == "" && !conf.InsecureSkipVerify {
 			conf = conf.Clone()
