@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -258,11 +257,11 @@ func (p *program) listKeys(asJSON bool) error {
 		}
 		return p.printJSON(list)
 	}
-	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	g := newPage(p.stdout)
 	for _, k := range config.Keys() {
-		fmt.Fprintf(w, "%s\t%s\n", k.Name, k.Status)
+		g.line("%s\t%s", k.Name, k.Status)
 	}
-	return w.Flush()
+	return g.end()
 }
 
 // keyInfo is a key as --output json prints it.
@@ -334,14 +333,15 @@ func (p *program) configShow() *cobra.Command {
 			if set && len(rows) == 0 {
 				fmt.Fprintln(p.stderr, "nothing is set by file, environment or flags: every value is its default")
 			}
-			w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+			g := newPage(p.stdout)
 			for _, r := range rows {
+				group := ""
 				if several {
-					fmt.Fprintf(w, "%s\t", r.Group)
+					group = r.Group + "\t"
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\n", r.Key, r.Value, r.Source)
+				g.line("%s%s\t%s\t%s", group, r.Key, r.Value, r.Source)
 			}
-			return w.Flush()
+			return g.end()
 		},
 	}
 	config.RegisterFlags(c.Flags())

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -110,8 +109,8 @@ Times are those of one call. Measure on a machine that does nothing else.`,
 }
 
 func (p *program) printMeasured(rows []measured) error {
-	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PLUGIN\tFORM\tWORK\tCALLS/S\tRECORDS/S\tMB/S\tP50 µs\tP99 µs\tMAX µs")
+	g := newPage(p.stdout)
+	g.row("PLUGIN", "FORM", "WORK", "CALLS/S", "RECORDS/S", "MB/S", "P50 µs", "P99 µs", "MAX µs")
 	number := func(v float64, unit float64) string {
 		if v == 0 {
 			return "-"
@@ -119,10 +118,10 @@ func (p *program) printMeasured(rows []measured) error {
 		return fmt.Sprintf("%.0f", v/unit)
 	}
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%.0f\t%s\t%s\t%.1f\t%.1f\t%.1f\n", r.Name, strings.ReplaceAll(r.Form, "_", " "), r.Work,
+		g.line("%s\t%s\t%s\t%.0f\t%s\t%s\t%.1f\t%.1f\t%.1f", r.Name, strings.ReplaceAll(r.Form, "_", " "), r.Work,
 			r.CallsPer, number(r.RecordsPer, 1), number(r.BytesPer, 1e6), r.P50*1e3, r.P99*1e3, r.Max*1e3)
 	}
-	return w.Flush()
+	return g.end()
 }
 
 // run finds the plugin and measures it in each form.

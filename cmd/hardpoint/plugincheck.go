@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -108,16 +107,16 @@ Flags come before FILE; what follows it is the program's. Exit code 1 when somet
 
 func (p *program) printChecked(c *checkedProgram) error {
 	if len(c.Plugins) > 0 {
-		w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "KIND\tNAME\tVERSION\tCONTRACT\tFACETS\tRESULT")
+		g := newPage(p.stdout)
+		g.row("KIND", "NAME", "VERSION", "CONTRACT", "FACETS", "RESULT")
 		for _, i := range c.Plugins {
 			result := "good: " + i.Tried
 			if len(i.Problems) > 0 {
 				result = "bad, see below"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", i.Kind, i.Name, orDash(i.Version), orDash(i.Contract), orDash(strings.Join(i.Facets, " ")), result)
+			g.row(i.Kind, i.Name, i.Version, i.Contract, strings.Join(i.Facets, " "), result)
 		}
-		if err := w.Flush(); err != nil {
+		if err := g.end(); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -112,12 +111,12 @@ func (p *program) pluginList() *cobra.Command {
 				}
 				return fault
 			}
-			w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "KIND\tNAME\tVERSION\tCONTRACT\tFORM\tFACETS\tPROGRAM")
+			g := newPage(p.stdout)
+			g.row("KIND", "NAME", "VERSION", "CONTRACT", "FORM", "FACETS", "PROGRAM")
 			for _, i := range list {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Kind, i.Name, i.Version, i.Contract, strings.ReplaceAll(i.Form, "_", " "), strings.Join(i.Facets, " "), i.Program)
+				g.line("%s\t%s\t%s\t%s\t%s\t%s\t%s", i.Kind, i.Name, i.Version, i.Contract, strings.ReplaceAll(i.Form, "_", " "), strings.Join(i.Facets, " "), i.Program)
 			}
-			if err := w.Flush(); err != nil {
+			if err := g.end(); err != nil {
 				return err
 			}
 			return fault
@@ -225,12 +224,12 @@ func (p *program) explainPlugin(ctx context.Context, key string, asJSON bool) er
 	if asJSON {
 		return p.printJSON(fields)
 	}
-	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "KEY\tTYPE\tDEFAULT\tENVIRONMENT\tMEANING")
+	g := newPage(p.stdout)
+	g.row("KEY", "TYPE", "DEFAULT", "ENVIRONMENT", "MEANING")
 	for _, f := range fields {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.Key, f.Type, f.Default, f.Env, f.Description)
+		g.line("%s\t%s\t%s\t%s\t%s", f.Key, f.Type, f.Default, f.Env, f.Description)
 	}
-	if err := w.Flush(); err != nil || ours {
+	if err := g.end(); err != nil || ours {
 		return err
 	}
 	_, err = fmt.Fprint(p.stdout, "\n", foreign)
