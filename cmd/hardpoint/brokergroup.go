@@ -55,7 +55,7 @@ func (g *group) labelled(name string) plugin.Meter {
 func (g *group) params() broker.Params {
 	return broker.Params{
 		Settings: plugin.Settings{Name: g.name(), Logger: g.log(), Meter: g.meter()},
-		Config:   &g.Config, Plugins: g.plugins, Loaded: g.Loaded, Changed: g.n.onChange,
+		Config:   &g.Config, Plugins: g.plugins, Loaded: g.Loaded, Changed: g.n.onChange, Tracer: g.n.tracer(),
 	}
 }
 

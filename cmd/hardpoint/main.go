@@ -27,12 +27,12 @@ func parts(n *node) []fx.Option { return append(components(n), announce(n)) }
 // Each is a module of fx, because fx calls modules in order and before what is
 // not in one.
 func components(n *node) []fx.Option {
-	list := []fx.Option{standard.Module, fx.Supply(&n.Config, n.Loaded), outOfProcess(n), pluginsChecked(n), lockDir(n), adminPort(n)}
+	list := []fx.Option{standard.Module, fx.Supply(&n.Config, n.Loaded), outOfProcess(n), pluginsChecked(n), lockDir(n), adminPort(n), tracesOf(n)}
 	if n.Mode&config.Namesrv != 0 {
 		list = append(list, nameserver.Module, nameServerOf(n))
 	}
 	if n.Mode&config.Broker != 0 {
 		list = append(list, broker.Module, brokersOf(n))
 	}
-	return list
+	return append(list, metricsOf(n))
 }

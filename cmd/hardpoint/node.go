@@ -26,6 +26,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/nameserver"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/wiring"
+	"github.com/hardpointmq/hardpoint/internal/telemetry"
 )
 
 // stopTimeout is what components get to stop after a drain: a store has much to flush
@@ -42,6 +43,7 @@ type node struct {
 	log     *slog.Logger
 	level   slog.LevelVar
 	metrics *adminport.Metrics
+	traces  *telemetry.Traces // nil: off
 
 	reload   func() ([]*config.Loaded, error)
 	stopping chan struct{} // closed when the stop begins, after a drain; plugins are told

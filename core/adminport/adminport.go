@@ -58,6 +58,9 @@ func NewMetrics() *Metrics {
 // one name must have the same ones; a value may be empty.
 func (m *Metrics) Meter(labels ...plugin.Label) plugin.Meter { return m.meter.With(labels...) }
 
+// Gatherer is everything that /metrics shows.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.meter.Gatherer() }
+
 // Port is the admin port. It implements plugin.Component; add it first, so that
 // it answers while the others start and stop.
 type Port struct {

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/internal/admin"
@@ -28,6 +30,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/retention"
 	"github.com/hardpointmq/hardpoint/core/internal/retry"
 	"github.com/hardpointmq/hardpoint/core/internal/send"
+	"github.com/hardpointmq/hardpoint/core/internal/spans"
 	"github.com/hardpointmq/hardpoint/core/internal/stats"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
@@ -58,6 +61,9 @@ type Params struct {
 	// leaving are the names of the broker groups that stop with this one, its own
 	// among them; nil: it alone.
 	leaving []string
+	// Tracer makes the spans of requests; the part of them that has one is
+	// Config.Metrics.SampleRatio, so that it samples all it is asked for. nil: no spans.
+	Tracer trace.TracerProvider
 	// Failed is told once when the store fails; nil: the broker logs it and
 	// goes on serving reads.
 	Failed func(error)
@@ -124,6 +130,9 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	cfg := p.Config
 	k := kernel.New(kernelConfig(cfg), p.Settings, nil)
 	b.k = k
+	if p.Tracer != nil {
+		k.Spans = spans.New(p.Tracer, cfg.Metrics.SampleRatio, cfg.Broker.Name)
+	}
 	k.Sequencer = storage.NewSequencer(p.Clock)
 
 	parts, faults := choose(ctx, cfg, p.Plugins)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // LoadGroups reads the configuration of a process with one broker group for each
@@ -78,7 +79,7 @@ func (k Key) WholeProcess(mode Mode) bool {
 	case k.Group == GroupNode:
 		return true
 	case k.Group == GroupMetrics: // the others say what one broker shows
-		return k.Applies == Standalone
+		return k.Applies == Standalone || strings.HasPrefix(k.Name, "traces")
 	default: // the name server of a standalone process is there once
 		return mode == Standalone && (k.Applies == Namesrv || k.Name == "transport")
 	}

@@ -62,7 +62,7 @@ const (
 	noThreads     = "there are no thread pools: the Go scheduler shares the processors"
 	noQueues      = "there are no queues of requests by kind; overload is bounded by maxBytesInFlight and answered at once with a code that clients retry"
 	noJava        = "it belongs to the Java implementation"
-	noMetrics     = "metrics are served at adminListen under /metrics"
+	noMetrics     = "metrics are not written to the log; they are served at adminListen under /metrics"
 	noDelta       = "metrics are sums since the start; a collector makes differences of them (cumulativetodelta)"
 	noContainer   = "several brokers in a container are not supported"
 	popLater      = "POP consumption arrives in a later version"
@@ -190,10 +190,6 @@ func ignoredBrokerKeys() []Key {
 			row{"printChannelGroupsMinNum", Int, "5", "Least number of connections for that log line."},
 		),
 		without(g, Broker, noMetrics,
-			row{"metricsGrpcExporterTarget", Text, "", "Where metrics are sent to."},
-			row{"metricsGrpcExporterHeader", Text, "", "Headers of that request."},
-			row{"metricGrpcExporterTimeOutInMills", Duration, "3000", "Time-out of that request."},
-			row{"metricGrpcExporterIntervalInMills", Duration, "60000", "How often metrics are sent."},
 			row{"metricLoggingExporterIntervalInMills", Duration, "10000", "How often metrics are logged."},
 		),
 		without(g, Broker, noDelta,

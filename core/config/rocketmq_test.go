@@ -47,7 +47,7 @@ func TestRocketMQKeysAreKnown(t *testing.T) {
 }
 
 // formed are values of keys whose text has a form.
-var formed = map[string]string{"deleteWhen": "02", "metricsLabel": "az:z1,rack:r2"}
+var formed = map[string]string{"deleteWhen": "02", "metricsLabel": "az:z1,rack:r2", "metricsGrpcExporterTarget": "collector:4317", "metricsGrpcExporterHeader": "tenant:a"}
 
 // otherValue is one that somebody may have written in a file of RocketMQ's: allowed
 // there, and not the default.

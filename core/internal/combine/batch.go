@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hardpointmq/hardpoint/core/internal/spans"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
@@ -29,6 +30,8 @@ type Ticket struct {
 	Kind   uint8
 	// Began is when the request arrived.
 	Began time.Duration
+	// Span is that of the request; nil: it has none.
+	Span *spans.Span
 	// TextAt and TextLen point at bytes in the batch's Buf.
 	TextAt, TextLen int32
 	// Text is what is not in Buf.

@@ -30,6 +30,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/retention"
 	"github.com/hardpointmq/hardpoint/core/internal/retry"
 	"github.com/hardpointmq/hardpoint/core/internal/send"
+	"github.com/hardpointmq/hardpoint/core/internal/spans"
 	"github.com/hardpointmq/hardpoint/core/internal/stats"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -104,6 +105,8 @@ type Options struct {
 	Meter  plugin.Meter
 	// Usage is the state of the store's disk; without it there is no disk.
 	Usage func(dir string) (vfs.Usage, error)
+	// Spans makes the spans of requests.
+	Spans *spans.Spans
 	// Observe changes how RocketMQ's metrics are shown.
 	Observe func(*observe.Params)
 }
@@ -201,6 +204,7 @@ func TryStart(tb testing.TB, o Options) (*Engine, error) {
 	}
 	s := plugin.Settings{Name: "test", Clock: o.Clock, Meter: o.Meter, Logger: slog.New(slog.NewTextHandler(e.Log, nil))}.WithDefaults()
 	e.K = kernel.New(cfg, s, nil)
+	e.K.Spans = o.Spans
 	e.K.Sequencer = storage.NewSequencer(s.Clock)
 	if o.Replication == nil {
 		o.Replication = replicationtest.ScriptedFactory(func(x *replicationtest.Scripted) { e.Script = x })

@@ -226,6 +226,9 @@ func (r *Request) Reply(w command.Writer, body ...[]byte) {
 	c.k.tookOne(Outcome{r.Header.Code, r.code, false, resultOf(err, r.Header.IsOneway(), r.failed)}, c.began)
 }
 
+// Code is the response code of the answer, once it was begun.
+func (r *Request) Code() int32 { return r.code }
+
 // OK answers success without fields.
 func (r *Request) OK() { r.Reply(r.Begin(command.RespSuccess)) }
 

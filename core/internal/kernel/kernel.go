@@ -14,6 +14,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/rarely"
+	"github.com/hardpointmq/hardpoint/core/internal/spans"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
@@ -83,6 +84,8 @@ type serving struct {
 	cancel context.CancelFunc
 	made   time.Time
 	served served
+	// Spans are those of requests; nil: there are none.
+	Spans *spans.Spans
 }
 
 // office is what this node may do now.

@@ -78,6 +78,8 @@ func (o *Offset) update(r *kernel.Request) {
 		return
 	}
 	group, topic := string(h.ConsumerGroup), string(h.Topic)
+	span := o.k.Spans.Settle("commit", group, message.Queue{Topic: topic, ID: h.QueueID})
+	defer func() { span.End(command.ResponseName(r.Code()), r.Code() != command.RespSuccess) }()
 	switch {
 	case o.k.Groups.Named(group) == nil:
 		r.Error(command.RespSubscriptionGroupNotExist, fmt.Sprintf("Group %s not exist!", group))

@@ -2,6 +2,7 @@ package pull
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hardpointmq/hardpoint/core/api"
@@ -338,6 +339,9 @@ func (p *Pull) answer(t *task) {
 	if n := len(t.units); n > 0 {
 		p.messages.Add(uint64(n))
 		p.stats.Got(t.group, t.req.Queue, n, int64(size), next(t))
+		if p.k.Spans != nil {
+			p.span(t, size)
+		}
 	} else {
 		p.empty.Add(1)
 		p.stats.Missed()
@@ -356,6 +360,15 @@ func (p *Pull) answer(t *task) {
 	// A peer that is gone or too slow loses its answer and pulls again.
 	t.out = append(t.out[:0], command.Frame{Header: t.hdr, Bodies: t.frags})
 	t.ticket.Answered(code, t.ticket.Conn.Peer.Send(t.out...))
+}
+
+// span makes the span of an answer with messages.
+func (p *Pull) span(t *task, size int) {
+	records := slices.All(t.frags) // one record each, if a filter chose them
+	if t.tags.All {
+		records = t.chunk.Records
+	}
+	p.k.Spans.Pull(p.k.Clock.Now().Add(t.ticket.Began-p.k.Uptime()), t.group, t.req.Queue, len(t.units), records, size)
 }
 
 // next is where the client goes on.

@@ -44,14 +44,17 @@ func (b *Retry) back(r *kernel.Request) {
 		return
 	}
 	t := r.Ticket()
+	span := b.k.Spans.Settle("send_back", string(h.Group), message.Queue{Topic: rec.Topic, ID: rec.QueueID})
 	var in stats.In
 	in.Add(1, int64(rec.Size()))
 	b.k.Journal.Submit([]*message.Record{rec}, func(_ kernel.Placed, err error) {
 		if err != nil {
+			span.End(command.ResponseName(command.RespSystemError), true)
 			t.Reply(command.RespSystemError, func(w *command.Writer) { w.Remark(err.Error()) })
 			return
 		}
 		b.stats.Took(rec.Topic, stats.Normal, &in)
+		span.End(command.ResponseName(command.RespSuccess), false)
 		t.Reply(command.RespSuccess, nil)
 	})
 }

@@ -46,6 +46,9 @@ func (st *connState) Answer(b *combine.Batch, from, to int, o replication.Outcom
 			}
 		}
 		st.count(b, from, to)
+		if st.s.k.Spans != nil {
+			st.placed(b, from, to)
+		}
 	}
 	err = nil
 	if len(scratch) > 0 {
@@ -74,6 +77,16 @@ func (st *connState) count(b *combine.Batch, from, to int) {
 	st.s.sent.Add(uint64(sent))
 }
 
+// placed tells the spans where their messages are.
+func (st *connState) placed(b *combine.Batch, from, to int) {
+	for i := from; i < to; i++ {
+		if x := b.Tickets[i].Span; x != nil {
+			u := &b.Units[b.Groups[i].Unit]
+			x.Stored(string(message.AppendOffsetID(nil, st.s.k.StoreHost.Bytes(), u.At)), u.Offset)
+		}
+	}
+}
+
 func kindOf(flags uint16) stats.Kind {
 	if flags&flagFIFO != 0 {
 		return stats.FIFO
@@ -89,6 +102,10 @@ func (st *connState) took(all []combine.Ticket, code int32, err error) {
 	for i := range all {
 		t := &all[i]
 		took.Add(now - t.Began)
+		if t.Span != nil {
+			t.Span.End(command.ResponseName(code), code != command.RespSuccess)
+			t.Span = nil
+		}
 		if i+1 < len(all) && all[i+1].Flags&alike == t.Flags&alike {
 			continue
 		}

@@ -190,6 +190,10 @@ func (st *connState) take(h *command.Header, f *command.Frame, t *combine.Ticket
 	if st.recs[g.first].facts.Sharded {
 		t.Flags |= flagFIFO
 	}
+	if k.Spans != nil {
+		e := &st.recs[g.first]
+		t.Span = k.Spans.Send(e.facts.TraceParent, message.Queue{Topic: e.rec.Topic, ID: e.rec.QueueID}, g.n, g.bytes, kindOf(t.Flags).String())
+	}
 	g.ticket = *t
 	st.grps = append(st.grps, g)
 	return nil

@@ -1,0 +1,65 @@
+package telemetry
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hardpointmq/hardpoint/core/config"
+	"github.com/hardpointmq/hardpoint/core/plugin"
+)
+
+// Target is a collector.
+type Target struct {
+	// HTTP: OTLP over HTTP with protobuf, not gRPC.
+	HTTP bool
+	// Address is HOST:PORT, for HTTP with a path of its own behind it or none;
+	// http:// before it means no TLS, https:// or nothing TLS, as RocketMQ has it.
+	Address string
+	// Headers go with each request.
+	Headers plugin.Secret
+	// CAFile has the certificates that the collector's may be signed with; empty: those
+	// of the system.
+	CAFile string
+	// Timeout bounds each request.
+	Timeout time.Duration
+
+	_ struct{}
+}
+
+// parsed is a Target as exporters take it.
+type parsed struct {
+	host, path string
+	tls        *tls.Config // nil: none
+	headers    map[string]string
+}
+
+func (t *Target) parse() (*parsed, error) {
+	p := &parsed{}
+	rest, plain := strings.CutPrefix(t.Address, "http://")
+	rest = strings.TrimPrefix(rest, "https://")
+	p.host, p.path, _ = strings.Cut(rest, "/")
+	var err error
+	if p.headers, err = config.Headers(t.Headers); err != nil {
+		return nil, err
+	}
+	if plain {
+		return p, nil
+	}
+	p.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.CAFile == "" {
+		return p, nil
+	}
+	pem, err := os.ReadFile(t.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("otlpCaFile: %w", err)
+	}
+	p.tls.RootCAs = x509.NewCertPool()
+	if !p.tls.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("otlpCaFile %s has no certificate in PEM", t.CAFile)
+	}
+	return p, nil
+}
