@@ -74,7 +74,7 @@ and the message goes there and stays there: groups that read the topic get it (t
 out and changes nothing.
 
 The exit code is 0 when all is well, 1 when something fails, 3 when there are only warnings. What is unknown does not count.`,
-		Example: "  hardpoint doctor --namesrv 10.0.0.1:9876;10.0.0.2:9876\n  hardpoint doctor --topic Orders --no-send --output json",
+		Example: "  hardpoint doctor --namesrv '10.0.0.1:9876;10.0.0.2:9876'\n  hardpoint doctor --topic Orders --no-send --output json",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
