@@ -57,8 +57,8 @@ var advice = map[api.ErrorID]struct{ means, do string }{
 		"the text names it with its value"},
 }
 
-// others are the codes that tell of no error of this table.
-var others = map[string]string{
+// otherCodes are the codes that tell of no error of this table.
+var otherCodes = map[string]string{
 	"RespSuccess":              "the message is stored, the request done",
 	"RespFlushDiskTimeout":     "the message is in the log, its flush took longer than `syncFlushTimeout` (SYNC_FLUSH). Clients report a send with this status, they do not repeat it unless `retryAnotherBrokerWhenNotStoreOK` is set",
 	"RespFlushSlaveTimeout":    "the message is stored here, and no replica said so in time; only with a replicator that waits for replicas",
@@ -185,8 +185,8 @@ Further codes:
 		if byCode[code] {
 			continue
 		}
-		require.NotEmpty(t, others[name], "code %d, %s, is answered: say what it means", code, name)
-		rows = append(rows, row{code, others[name]})
+		require.NotEmpty(t, otherCodes[name], "code %d, %s, is answered: say what it means", code, name)
+		rows = append(rows, row{code, otherCodes[name]})
 	}
 	slices.SortFunc(rows, func(a, b row) int { return int(a.code - b.code) })
 	for _, r := range rows {
