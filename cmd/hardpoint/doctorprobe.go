@@ -167,6 +167,12 @@ func (d *doctor) clean(ctx context.Context, topic string, made []adminclient.Bro
 	h := &command.TopicRequest{Topic: topic}
 	err := adminclient.Failed(adminclient.Each(ctx, made, func(ctx context.Context, b adminclient.Broker) (struct{}, error) {
 		_, err := d.c.Ask(ctx, b.Address, command.ReqDeleteTopicInBroker, h, nil)
+		// Apache's brokers without a timer wheel fail when they have deleted it.
+		if _, refused := adminclient.CodeOf(err); refused {
+			if left, lerr := topicConfig(ctx, d.c, b, topic); lerr == nil && left == nil {
+				err = nil
+			}
+		}
 		return struct{}{}, err
 	}))
 	if err != nil {
