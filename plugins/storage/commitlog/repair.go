@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -188,14 +189,24 @@ func (r *repair) smallFiles() error {
 	return nil
 }
 
-// put moves a file into the backup.
+// put moves a file into the backup, which may be on another disk than the log
+// (storePathCommitLog): then it is copied first.
 func (r *repair) put(path string, rel ...string) error {
 	to := filepath.Join(append([]string{r.dir}, rel...)...)
 	if err := vfs.EnsureDir(r.FS, filepath.Dir(to)); err != nil {
 		return err
 	}
 	if err := r.FS.Rename(path, to); err != nil {
-		return err
+		if errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		// Systems have different errors for it, and a copy tells what else is wrong.
+		if copied := r.copyBytes(path, 0, math.MaxInt64, rel...); copied != nil {
+			return errors.Join(err, copied)
+		}
+		if err := r.FS.Remove(path); err != nil {
+			return err
+		}
 	}
 	return errors.Join(r.FS.SyncDir(filepath.Dir(to)), r.FS.SyncDir(filepath.Dir(path)))
 }

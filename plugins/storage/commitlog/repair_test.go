@@ -271,3 +271,37 @@ func FuzzExamine(f *testing.F) {
 		require.LessOrEqual(t, out.After.Records, int64(14), fmt.Sprint(out.Done))
 	})
 }
+
+// twoDisks refuses to rename from one directory to another, as file systems do between
+// each other.
+type twoDisks struct {
+	vfs.FS
+	refused atomic.Int64
+}
+
+func (d *twoDisks) Rename(from, to string) error {
+	if filepath.Dir(from) != filepath.Dir(to) {
+		d.refused.Add(1)
+		return errors.New("invalid cross-device link")
+	}
+	return d.FS.Rename(from, to)
+}
+
+// TestRepairBesideTheBackup: what is put away may lie on another disk than the backup.
+func TestRepairBesideTheBackup(t *testing.T) {
+	d := newDisk(1)
+	r := damagedRig(t, d)
+	before, err := vfs.ReadFile(d, filepath.Join(r.dir, "checkpoint"))
+	require.NoError(t, err)
+	two := &twoDisks{FS: d}
+	out, err := Repair(t.Context(), rigExamination(two, r), Repairing{Now: time.Now()})
+	require.NoError(t, err)
+	require.Zero(t, out.After.Damaged(), findings(out.After))
+	require.Positive(t, two.refused.Load())
+	kept, err := vfs.ReadFile(d, filepath.Join(r.dir, out.Backup, "checkpoint"))
+	require.NoError(t, err)
+	require.Equal(t, before, kept)
+	r.start()
+	r.verify()
+	r.stop()
+}
