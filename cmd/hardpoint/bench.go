@@ -71,10 +71,13 @@ func (p *program) benchRun(name, short string, run func(context.Context, bench.O
 				return err
 			}
 			if out.json() {
-				return p.printJSON(res)
+				if err := p.printJSON(res); err != nil {
+					return err
+				}
+			} else {
+				res.Print(p.stdout)
 			}
-			res.Print(p.stdout)
-			return nil
+			return res.Refused()
 		},
 	}
 	f := c.Flags()

@@ -248,3 +248,16 @@ func TestStoreProcessThatDies(t *testing.T) {
 	require.Contains(t, s.text(), "signal: killed")
 	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
 }
+
+// TestBenchOfWhatIsRefused: a run of which nothing succeeded failed.
+func TestBenchOfWhatIsRefused(t *testing.T) {
+	s := standalone(t, t.TempDir(), "--storage", "memory", "--set", "autoCreateTopicEnable=false")
+	for _, form := range []string{"text", "json"} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), []string{"bench", "produce", "--broker", s.addr("broker"), "--topic", "Nobody", "--count", "20", "--output", form}, nil, &stdout, &stderr)
+		require.Equal(t, exitFailure, code, stdout.String())
+		require.Contains(t, stdout.String(), "TOPIC_NOT_EXIST", "the result is shown all the same")
+		require.Contains(t, stderr.String(), "nothing was measured, all ")
+		require.Contains(t, stderr.String(), "TOPIC_NOT_EXIST (17)")
+	}
+}

@@ -43,6 +43,19 @@ type Result struct {
 	Missing   int64        `json:"missing,omitempty"` // end to end: sent and not received in time
 }
 
+// Refused is the error of a run of which nothing was answered with success.
+func (res *Result) Refused() error {
+	if res.Messages > 0 || len(res.Errors) == 0 {
+		return nil
+	}
+	n := int64(0)
+	for i := range res.Errors {
+		n += res.Errors[i].Count
+	}
+	e := &res.Errors[0]
+	return fmt.Errorf("nothing was measured, all %d requests were refused; %s (%d): %s", n, e.Name, e.Code, e.First)
+}
+
 // Latency is a distribution in milliseconds.
 type Latency struct {
 	Count  int64   `json:"count"`
