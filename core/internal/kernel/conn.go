@@ -11,6 +11,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/transport"
 )
 
@@ -292,7 +293,9 @@ func CodeOf(err error) int32 {
 		return command.RespInvalidParameter
 	}
 	id := api.IDOf(err)
-	if id == api.SystemError && errors.Is(err, plugin.ErrUnavailable) { // a store that is away: it comes back
+	if id == api.SystemError && (errors.Is(err, plugin.ErrUnavailable) || errors.Is(err, storage.ErrNotRunning)) {
+		// A store that is away, and comes back, or one that is stopped with its broker:
+		// clients go elsewhere or try again.
 		return command.RespServiceNotAvailable
 	}
 	if c, ok := codes[id]; ok {

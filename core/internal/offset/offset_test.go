@@ -133,3 +133,16 @@ func TestAll(t *testing.T) {
 	require.NoError(t, command.DecodeBody(r.Body, &w))
 	require.Equal(t, map[string]map[int32]int64{"T@G": {0: 0, 1: 10, 2: 20, 3: 30}}, map[string]map[int32]int64(w.OffsetTable))
 }
+
+// What comes while the store is being stopped is told to go elsewhere, or to come back.
+func TestOffsetsOfAStoppedStore(t *testing.T) {
+	e, c := engine(t, enginetest.Options{})
+	require.NoError(t, e.Store.Shutdown(t.Context()))
+	q := command.QueueRequest{Topic: []byte("T")}
+	for _, code := range []int32{command.ReqGetMaxOffset, command.ReqGetMinOffset} {
+		r := c.Do(code, q.Append, nil)
+		require.Equal(t, command.RespServiceNotAvailable, r.Code, r.Remark)
+	}
+	at := command.SearchOffsetRequest{Topic: q.Topic, Timestamp: 1}
+	require.Equal(t, command.RespServiceNotAvailable, c.Do(command.ReqSearchOffsetByTimestamp, at.Append, nil).Code)
+}
