@@ -144,7 +144,19 @@ bench-go: ## every Go benchmark (BENCH=regexp, BENCH_TIME=1s)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCH_TIME) -p 1 -timeout 60m ./...
 
 .PHONY: bench-send
-bench-send: ## at the client port: floor, stores in process and as processes (PARTS=... APACHE=folder ROUNDS=...)
+bench-send: ## at the client port: floor, stores in process and as processes (PARTS=... ROUNDS=...)
+	test/bench/run
+
+# Each variable may be given. Root, for the part cold empties the page cache; FILL_GIB (about two
+# thirds of the memory) brings a machine that has just started into the state of one that runs.
+PEERS := send sync pull latency memory start restart topics jetstream append cold
+.PHONY: bench-peers
+bench-peers: export APACHE ?= $(CURDIR)/test/interop/lib/server
+bench-peers: export PARTS ?= $(shell echo $(PEERS) | tr ' ' ,)
+bench-peers: export STORES ?= commitlog
+bench-peers: export ROUNDS ?= 5
+bench-peers: export SECONDS_EACH ?= 2
+bench-peers: ## beside Apache's broker and JetStream, as tables and a page with charts (needs Java and Maven)
 	test/bench/run
 
 .PHONY: interop-smoke

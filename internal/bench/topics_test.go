@@ -92,3 +92,25 @@ func TestWatch(t *testing.T) {
 	require.NoError(t, <-served)
 	require.NoError(t, <-served)
 }
+
+func TestOutside(t *testing.T) {
+	o := Options{Broker: "other:1", Connections: 3, Size: 10, Count: 300}
+	res, err := Outside(t.Context(), o, "publish", func(_ context.Context, l *Loop) error {
+		for l.More() {
+			l.Done(1, 10, time.Now())
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, 300, res.Messages)
+	require.EqualValues(t, 3000, res.Bytes)
+	require.EqualValues(t, 300, res.Latency.Count)
+	require.Equal(t, "publish", res.Command)
+
+	bad := errors.New("no")
+	_, err = Outside(t.Context(), o, "publish", func(context.Context, *Loop) error { return bad })
+	require.ErrorIs(t, err, bad)
+	o.Rate = 1
+	_, err = Outside(t.Context(), o, "publish", nil)
+	require.ErrorIs(t, err, ErrOptions)
+}

@@ -124,7 +124,7 @@ func TestClockSetBack(t *testing.T) {
 	flushed := func() bool {
 		require.NoError(t, r.send(queueN(0), 100))
 		require.NoError(t, r.s.flushDerived(false))
-		return r.s.keys.mark == int64(r.s.State().Tail)
+		return r.s.keys.mark.Load() == int64(r.s.State().Tail)
 	}
 	require.True(t, flushed())
 	require.False(t, flushed(), "its pages lie all over: not each time")
@@ -133,4 +133,30 @@ func TestClockSetBack(t *testing.T) {
 	require.False(t, flushed())
 	clock.now.Add(keyFlushEvery)
 	require.True(t, flushed())
+}
+
+// TestKeysFlushedByBytes: the more is written, the sooner keys are flushed, so that a start
+// after a kill makes few of them again.
+func TestKeysFlushedByBytes(t *testing.T) {
+	d := newDisk(1)
+	clock := &steppable{}
+	clock.now.Store(1_700_000_000_000)
+	r := newRig(t, d, storage.Immediate, nil)
+	r.stop()
+	r.params.Clock = clock
+	r.start()
+	r.s.keys.flushBytes = 3000
+	flushed := func(body int) bool {
+		require.NoError(t, r.send(queueN(0), body))
+		require.NoError(t, r.s.flushDerived(false))
+		return r.s.keys.mark.Load() == int64(r.s.State().Tail)
+	}
+	require.True(t, flushed(10), "the first")
+	require.False(t, flushed(1000))
+	require.True(t, flushed(3000))
+	require.False(t, flushed(1000))
+	require.True(t, flushed(2500))
+	r.kill(d)
+	r.start()
+	r.verify()
 }

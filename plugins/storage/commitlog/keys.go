@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -29,6 +30,10 @@ const (
 	// keyFlushEvery is the time in ms between flushes of the key index, whose
 	// pages are written all over: it bounds what is rebuilt after a power loss.
 	keyFlushEvery = 10_000
+	// keyFlushBytes is how much log comes between two flushes at most: after a kill, keys of
+	// what was not flushed are made again from the log, which is most of what such a start
+	// does when much was written in those seconds.
+	keyFlushBytes = 512 << 20
 	// indexNameLayout is RocketMQ's name of an index file, with milliseconds
 	// behind it.
 	indexNameLayout = "20060102150405"
@@ -54,8 +59,10 @@ type keyIndex struct {
 	files     []*indexfile.File
 	newNames  bool
 	lastFlush int64
-	mark      int64 // below it keys are durable, as the checkpoint says
-	last      int64 // name of the last file, as the checkpoint says
+	mark      atomic.Int64 // below it keys are durable, as the checkpoint says
+	// flushBytes is keyFlushBytes; tests lower it.
+	flushBytes int64
+	last       int64 // name of the last file, as the checkpoint says
 
 	wake chan struct{}
 }
@@ -63,7 +70,8 @@ type keyIndex struct {
 func newKeyIndex(s *Store) *keyIndex {
 	return &keyIndex{
 		s: s, dir: s.path.index, wake: make(chan struct{}, 1),
-		size: indexfile.Sizes{Slots: s.cfg.MaxHashSlotNum, Entries: s.cfg.MaxIndexNum},
+		size:       indexfile.Sizes{Slots: s.cfg.MaxHashSlotNum, Entries: s.cfg.MaxIndexNum},
+		flushBytes: keyFlushBytes,
 	}
 }
 
@@ -295,7 +303,7 @@ func (k *keyIndex) restore(keys []message.Key) error {
 func (k *keyIndex) flush(upTo, t int64, force bool) error {
 	now := k.s.p.Clock.Now().UnixMilli()
 	// The clock may have been set back.
-	if since := now - k.lastFlush; !force && since >= 0 && since < keyFlushEvery {
+	if since := now - k.lastFlush; !force && since >= 0 && since < keyFlushEvery && upTo-k.mark.Load() < k.flushBytes {
 		return nil
 	}
 	k.lastFlush = now
@@ -327,7 +335,7 @@ func (k *keyIndex) flush(upTo, t int64, force bool) error {
 	if err := k.noteLast(); err != nil {
 		return err
 	}
-	k.mark = upTo
+	k.mark.Store(upTo)
 	return k.s.cp.setIndexAt(upTo)
 }
 
@@ -370,7 +378,8 @@ func (k *keyIndex) load(r *recovery) (message.Position, error) {
 		return 0, err
 	}
 	known := message.Position(r.fields.indexAt)
-	k.mark, k.last = int64(known), r.fields.indexLast // cut lowers what the checkpoint says
+	k.mark.Store(int64(known)) // cut lowers what the checkpoint says
+	k.last = r.fields.indexLast
 	if r.foreign || !whole {
 		known = -1
 	}
@@ -589,9 +598,9 @@ func (k *keyIndex) cut(pos message.Position) error {
 	if err != nil {
 		return err
 	}
-	if k.mark > int64(pos) { // what comes to stand there has no durable keys
-		k.mark = int64(pos)
-		if err := errors.Join(k.s.cp.setIndexAt(k.mark), k.s.cp.sync()); err != nil {
+	if k.mark.Load() > int64(pos) { // what comes to stand there has no durable keys
+		k.mark.Store(int64(pos))
+		if err := errors.Join(k.s.cp.setIndexAt(int64(pos)), k.s.cp.sync()); err != nil {
 			return err
 		}
 	}
