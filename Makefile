@@ -181,7 +181,8 @@ verify: export HARDPOINT_TEST_STRICT := 1
 verify: lint test cross apidiff conformance interop-smoke ## all gates
 
 # The rounds that take hours on a small machine: 200 kill -9 rounds a store
-# (HARDPOINT_TEST_LONG), long random runs of every store against the model
+# (HARDPOINT_TEST_LONG), 64 clients for ten minutes, ten restarts of brokers under
+# load, long random runs of every store against the model
 # (HARDPOINT_TEST_ROUNDS), a store of very many queues (HARDPOINT_TEST_QUEUES),
 # each fuzz target, the whole of interop.
 .PHONY: verify-long

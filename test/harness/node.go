@@ -240,16 +240,28 @@ func (n *Node) Ready() bool {
 }
 
 // Admin fetches a page of the admin port.
-func (n *Node) Admin(path string) (string, error) {
-	body, code, err := n.get(path)
-	if err == nil && code != http.StatusOK {
-		err = fmt.Errorf("%s: status %d: %s", path, code, body)
-	}
-	return body, err
+func (n *Node) Admin(path string) (string, error) { return page(path)(n.get(path)) }
+
+// AdminWithin is Admin for a page that may take longer than a moment.
+func (n *Node) AdminWithin(within time.Duration, path string) (string, error) {
+	c := http.Client{Timeout: within, Transport: &http.Transport{DisableKeepAlives: true}}
+	return page(path)(n.getBy(&c, path))
 }
 
-func (n *Node) get(path string) (string, int, error) {
-	resp, err := n.http.Get("http://" + n.admin + path)
+// page makes an error of a status that says one.
+func page(path string) func(body string, code int, err error) (string, error) {
+	return func(body string, code int, err error) (string, error) {
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("%s: status %d: %s", path, code, body)
+		}
+		return body, err
+	}
+}
+
+func (n *Node) get(path string) (string, int, error) { return n.getBy(&n.http, path) }
+
+func (n *Node) getBy(c *http.Client, path string) (string, int, error) {
+	resp, err := c.Get("http://" + n.admin + path)
 	if err != nil {
 		return "", 0, err
 	}
