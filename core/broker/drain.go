@@ -45,7 +45,7 @@ func (b *Broker) newDrain(st *stats.Stats) *drain.Drain {
 // is no name server or none answers, or the broker takes no messages. The end of ctx
 // asks to hurry. Call it once, before Shutdown.
 func (b *Broker) Drain(ctx context.Context) {
-	if b.reg.Load() == nil || b.Ready() != nil {
+	if b.reg.Load() == nil || b.Ready() != nil || b.k.Sendable() != nil {
 		return
 	}
 	b.drain.Run(ctx)

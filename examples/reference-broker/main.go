@@ -40,6 +40,7 @@ func parts(cfg *config.Config) []fx.Option {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process, also while it drains
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "reference-broker:", err)
 		os.Exit(1)
