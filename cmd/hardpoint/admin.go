@@ -26,6 +26,7 @@ const defaultNameServer = "127.0.0.1:9876"
 type adminFlags struct {
 	servers addressesFlag
 	timeout time.Duration
+	tls     tlsFlags
 	// Of the commands that go to some brokers only.
 	adminclient.Selection
 }
@@ -37,6 +38,7 @@ func (a *adminFlags) register(c *cobra.Command) {
 	a.timeout = adminclient.DefaultTimeout
 	f.Var(durationFlag{&a.timeout}, "timeout", "how long a server may take for an answer")
 	_ = c.RegisterFlagCompletionFunc("namesrv", cobra.NoFileCompletions)
+	a.tls.register(c)
 }
 
 // registerSelection adds the flags that say which brokers.
@@ -93,7 +95,7 @@ func (a *adminFlags) with(ctx context.Context, do func(context.Context, *admincl
 		return err
 	}
 	// A transport that lives as long as the questions.
-	t, err := remoting.New(ctx, transport.Params{}, remoting.NewDefaultConfig())
+	t, err := remoting.New(ctx, transport.Params{}, a.tls.config())
 	if err != nil {
 		return err
 	}

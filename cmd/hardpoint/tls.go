@@ -1,0 +1,33 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
+)
+
+// tlsFlags say how a command connects to servers. Each of the files means TLS.
+type tlsFlags struct {
+	on, insecure  bool
+	ca, cert, key string
+}
+
+func (t *tlsFlags) register(c *cobra.Command) {
+	f := c.Flags()
+	f.BoolVar(&t.on, "tls", false, "connect with TLS; certificates are verified with what the system trusts unless --tls-ca names others")
+	f.StringVar(&t.ca, "tls-ca", "", "`file` (PEM) with the certificates that those of servers must be signed by; means --tls")
+	f.StringVar(&t.cert, "tls-cert", "", "`file` (PEM) with the certificate to show; means --tls")
+	f.StringVar(&t.key, "tls-key", "", "`file` (PEM) with its key")
+	f.BoolVar(&t.insecure, "tls-insecure", false, "connect with TLS and believe whoever answers, as for a server in its test mode")
+	c.MarkFlagsRequiredTogether("tls-cert", "tls-key")
+	c.MarkFlagsMutuallyExclusive("tls-insecure", "tls-ca")
+}
+
+// config is that of the transport of the command, which dials only.
+func (t *tlsFlags) config() remoting.Config {
+	return remoting.Config{
+		DialTLS:      t.on || t.insecure || t.ca != "" || t.cert != "",
+		DialCertFile: t.cert, DialKeyFile: t.key,
+		DialVerify: !t.insecure, DialCAFile: t.ca, DialVerifyName: true,
+	}
+}
