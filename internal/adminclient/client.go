@@ -2,7 +2,6 @@ package adminclient
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -31,7 +30,6 @@ type Options struct {
 	NameServers []string
 	// Timeout bounds each request, its connecting included; 0: DefaultTimeout.
 	Timeout time.Duration
-	TLS     *tls.Config // nil: plain
 
 	_ struct{}
 }
@@ -52,7 +50,7 @@ func New(o Options) *Client {
 		o.Timeout = DefaultTimeout
 	}
 	return &Client{
-		links:   rpc.NewLinks(func() transport.Dialer { return o.Dialer }, rpc.Options{TLS: o.TLS}),
+		links:   rpc.NewLinks(func() transport.Dialer { return o.Dialer }, rpc.Options{}),
 		servers: o.NameServers, timeout: o.Timeout,
 	}
 }

@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"crypto/tls"
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/transport"
@@ -11,7 +10,6 @@ import (
 // Options are what a Client can be told. The zero value will do.
 type Options struct {
 	Limits transport.Limits
-	TLS    *tls.Config // nil: plain
 	// Requests takes what the other end asks. It runs on the reader, so it must
 	// not block; h and f are lent until it returns. nil: such requests are
 	// answered with RespRequestCodeNotSupported.
@@ -36,7 +34,7 @@ type Client struct {
 // Dial connects; ctx bounds connecting.
 func Dial(ctx context.Context, d transport.Dialer, address string, o Options) (*Client, error) {
 	c := &Client{opt: o, done: make(chan struct{})}
-	if _, err := d.Dial(ctx, address, o.Limits, o.TLS, (*handler)(c)); err != nil {
+	if _, err := d.Dial(ctx, address, o.Limits, nil, (*handler)(c)); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -226,7 +226,6 @@ func (k *keeper) dial(ctx context.Context) (*rpc.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.r.p.ConnectTimeout)
 	defer cancel()
 	return rpc.Dial(ctx, k.r.p.Dialer, k.addr, rpc.Options{
-		TLS:      k.r.p.TLS,
 		Requests: func(transport.Peer, *command.Header, *command.Frame) {},
 	})
 }

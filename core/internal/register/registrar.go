@@ -2,7 +2,6 @@ package register
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -48,7 +47,6 @@ type Params struct {
 	// ";". None is legal: then there is nothing to do.
 	NameServers []string
 	Dialer      transport.Dialer
-	TLS         *tls.Config // nil: plain
 	// Identity is asked before each registration; it may change with the role.
 	Identity func() Identity
 	// Source returns the topics and the version of their table, which differs
