@@ -13,9 +13,9 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 )
 
-// PollEvery is how often [Keeper.Watch] reads the files. RocketMQ looks twice a
-// second whether theirs have changed.
-const PollEvery = 5 * time.Second
+// PollEvery is how often [Keeper.Watch] reads the files: new ones count within twice
+// as long. RocketMQ looks twice a second whether theirs have changed.
+const PollEvery = 2 * time.Second
 
 // ErrNotValid: a certificate is not valid at this time. Test with errors.Is.
 var ErrNotValid = errors.New("the certificate is not valid now")
@@ -96,9 +96,10 @@ func valid(c *tls.Config, at time.Time) error {
 }
 
 // Check reads the files. changed: they were replaced, and what they hold now counts.
-// An error says why what they hold does not; it is told once for each content, and
-// not before the second look in a row that finds it: files are replaced one after the
-// other.
+// An error says why what they hold does not; it is told once for each content.
+// Nothing new counts, or is an error, before the second look in a row that finds it:
+// files are replaced one after the other, and half a file may look whole, as a
+// certificate without those of the authorities behind it does.
 func (k *Keeper) Check(at time.Time) (changed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,11 +111,13 @@ func (k *Keeper) Check(at time.Time) (changed bool, err error) {
 		k.seen, k.failed = nil, false
 		return false, nil
 	}
-	settled := same(t, k.seen)
-	if settled && k.failed {
+	if !same(t, k.seen) {
+		k.seen, k.failed = t, false
 		return false, nil
 	}
-	k.seen, k.failed = t, false
+	if k.failed {
+		return false, nil
+	}
 	var c *tls.Config
 	if err == nil {
 		c, err = k.build(t)
@@ -129,9 +132,6 @@ func (k *Keeper) Check(at time.Time) (changed bool, err error) {
 		k.have, k.seen = t, nil
 		k.now.Store(c)
 		return true, nil
-	}
-	if !settled {
-		return false, nil
 	}
 	k.failed = true
 	return false, err

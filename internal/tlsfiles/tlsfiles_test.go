@@ -58,18 +58,19 @@ func TestSelfSigned(t *testing.T) {
 	k.Watch(nil, nil, nil) // there is nothing to watch
 }
 
-// Symbolic links that are put elsewhere, as Kubernetes does it, are noticed; two files
-// of which one is new do not count until both are.
+// Two files of which one is new do not count until both are, nor does what may be half
+// of a file.
 func TestCheck(t *testing.T) {
 	a := tlstest.New(t)
 	old, fresh := a.Issue(t, "server", nil), a.Issue(t, "server", nil)
 	dir := t.TempDir()
 	p := tlstest.Pair{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
-	put := func(from, to string) {
-		b, err := os.ReadFile(from)
+	read := func(path string) []byte {
+		b, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(to, b, 0o600))
+		return b
 	}
+	put := func(from, to string) { require.NoError(t, os.WriteFile(to, read(from), 0o600)) }
 	put(old.Cert, p.Cert)
 	put(old.Key, p.Key)
 	k, err := NewServer(Server{CertFile: p.Cert, KeyFile: p.Key})
@@ -87,9 +88,24 @@ func TestCheck(t *testing.T) {
 	check(false)
 	require.Same(t, first, k.Config())
 	put(fresh.Key, p.Key)
+	check(false)
 	check(true)
 	require.NotSame(t, first, k.Config())
 	check(false)
+	second := k.Config()
+	both := append(read(fresh.Cert), read(a.CAFile)...)
+	for _, half := range [][]byte{nil, read(fresh.Cert), both[:len(both)/2], both[:len(both)-1]} {
+		require.NoError(t, os.WriteFile(p.Cert, half, 0o600))
+		check(false)
+		require.Same(t, second, k.Config())
+	}
+	require.NoError(t, os.WriteFile(p.Cert, both, 0o600))
+	check(false)
+	check(true)
+	require.Len(t, k.Config().Certificates[0].Certificate, 2)
+	put(fresh.Cert, p.Cert)
+	check(false)
+	check(true)
 
 	put(old.Cert, p.Cert)
 	check(false)
@@ -114,9 +130,11 @@ func TestExpiredByExpired(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, k.Valid(time.Now()), ErrNotValid)
 	a.IssueTo(t, p, "server", late)
-	changed, err := k.Check(time.Now())
-	require.NoError(t, err)
-	require.True(t, changed)
+	for _, want := range []bool{false, true} {
+		changed, err := k.Check(time.Now())
+		require.NoError(t, err)
+		require.Equal(t, want, changed)
+	}
 }
 
 func TestClientAuthorities(t *testing.T) {

@@ -33,10 +33,23 @@ func changed(change func(*Transport)) transport.Factory {
 	})
 }
 
-// Hurry shortens how long a handshake may take, and how many may be under way. Call
-// it before Start.
-func Hurry(t *Transport, d time.Duration, most int) { t.handshakeTime, t.maxHandshakes = d, most }
+// Hurry changes how long a handshake may take, for how long nobody ends one because
+// there are many, and how many are many. Call it before Start.
+func Hurry(t *Transport, d, grace time.Duration, most int) {
+	t.handshakeTime, t.handshakeGrace, t.maxHandshakes = d, grace, most
+}
+
+// Crowd is how many times as many handshakes there may be at most.
+const Crowd = crowd
 
 // Streams makes a transport read and write as on systems without raw sockets. Call it
 // before Start.
 func Streams(t *Transport, on bool) { t.streams = on }
+
+// Shaking is how many TLS handshakes of a listener are under way.
+func Shaking(l transport.Listener) int {
+	h := &l.(*listener).g.shakes
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.all.Len()
+}

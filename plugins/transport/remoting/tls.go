@@ -22,10 +22,14 @@ const (
 	handshakeRecord = 0x16
 	// handshakeTime is how long a handshake may take.
 	handshakeTime = 10 * time.Second
-	// maxHandshakes is how many handshakes of a listener may be under way. One more
-	// ends the oldest: that is who does not go on, for an honest one takes a round
-	// trip or two.
-	maxHandshakes = 512
+	// maxHandshakes is how many handshakes of a listener may be under way before those
+	// end that do not go on: the oldest, when they began handshakeGrace ago. An honest
+	// one takes a round trip or two, and its turn when all clients come at once.
+	maxHandshakes  = 512
+	handshakeGrace = 2 * time.Second
+	// crowd is how many times as many there may be for all that: one more ends the
+	// oldest.
+	crowd = 8
 	// soonExpired is how long before its end a certificate is warned of.
 	soonExpired = 14 * 24 * time.Hour
 )
@@ -48,14 +52,14 @@ type secrets struct {
 	done   sync.WaitGroup
 }
 
-// startTLS reads the files of the configuration. A certificate of own making waits
-// for the first listener.
+// startTLS reads the files of the configuration. A certificate of own making without
+// any waits for the first listener.
 func (t *Transport) startTLS() error {
 	s := &t.secrets
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var err error
-	if t.cfg.serves() && t.cfg.TLSCertFile != "" {
+	if t.cfg.serves() && (t.cfg.TLSCertFile != "" || t.cfg.TLSClientCAFile != "") {
 		if s.server, err = tlsfiles.NewServer(t.cfg.server()); err != nil {
 			return fmt.Errorf("transport %s, TLS of listeners: %w", t.set.Name, err)
 		}
@@ -152,17 +156,29 @@ func (l *listener) watchExpiry(k *tlsfiles.Keeper) {
 // handshakes bounds those of a group that are under way.
 type handshakes struct {
 	mu  sync.Mutex
-	all list.List // of *peer, oldest first
+	all list.List // of shake, oldest first
 }
 
-// begin counts p, and returns who must end for it, nil if there is room.
-func (h *handshakes) begin(p *peer, most int) (e *list.Element, oldest *peer) {
+type shake struct {
+	p     *peer
+	began time.Time
+}
+
+// begin counts p, and returns who must end for it.
+func (h *handshakes) begin(p *peer) (e *list.Element, out []*peer) {
+	t, now := p.g.t, time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.all.Len() >= most {
-		oldest, _ = h.all.Remove(h.all.Front()).(*peer)
+	for n := h.all.Len(); n >= t.maxHandshakes; n-- {
+		oldest := h.all.Front()
+		s, _ := oldest.Value.(shake)
+		if n < crowd*t.maxHandshakes && now.Sub(s.began) < t.handshakeGrace {
+			break
+		}
+		h.all.Remove(oldest)
+		out = append(out, s.p)
 	}
-	return h.all.PushBack(p), oldest
+	return h.all.PushBack(shake{p, now}), out
 }
 
 func (h *handshakes) end(e *list.Element) {
@@ -175,16 +191,20 @@ func (h *handshakes) end(e *list.Element) {
 // and serves it. The calling goroutine is the connection's from here on.
 func (p *peer) handshake(prefix []byte) {
 	g, t := p.g, p.g.t
-	e, oldest := g.shakes.begin(p, t.maxHandshakes)
-	if oldest != nil {
-		oldest.fail(errCrowded)
+	e, out := g.shakes.begin(p)
+	for _, q := range out {
+		q.fail(errCrowded)
 	}
 	_ = p.conn.SetDeadline(time.Now().Add(t.handshakeTime))
 	tc := tls.Server(&prefixConn{Conn: p.conn, prefix: prefix}, g.tls)
 	err := tc.Handshake()
 	_ = p.conn.SetDeadline(time.Time{})
 	g.shakes.end(e)
-	if err != nil {
+	switch {
+	case p.discard.Load():
+		p.endUnopened(transport.ErrClosed, nil, "")
+		return
+	case err != nil:
 		t.metrics.handshakesFailed.Add(1)
 		p.endUnopened(fmt.Errorf("TLS handshake: %w", err), &g.failed, "TLS handshakes failed; this is the last of them")
 		return
@@ -211,6 +231,9 @@ func (p *peer) endUnopened(cause error, often *rarely, line string) {
 	}
 	p.wmu.Unlock()
 	t := p.g.t
+	if errors.Is(cause, transport.ErrIdle) {
+		t.metrics.idle.Add(1)
+	}
 	if line != "" && !errors.Is(cause, io.EOF) && !errors.Is(cause, net.ErrClosed) && !errors.Is(cause, transport.ErrClosed) {
 		if n := often.due(t.set.Clock.Now()); n > 0 {
 			t.log.Warn(line, slog.Int("connections", n), slog.String("remote", p.remote.String()), slog.Any("error", cause)) //nolint:sloglint // two lines share this
@@ -270,6 +293,8 @@ func (p *peer) decideStream() {
 	switch _, err := io.ReadFull(p.conn, first[:]); {
 	case err != nil:
 		p.endUnopened(err, nil, "")
+	case p.discard.Load():
+		p.endUnopened(transport.ErrClosed, nil, "")
 	case first[0] == handshakeRecord:
 		p.handshake(first[:])
 	case p.g.enforce:

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -128,14 +129,20 @@ func isTimeout(err error) bool {
 	return err != nil && errors.As(err, &n) && n.Timeout()
 }
 
-// Who does not go on with a handshake is in nobody's way, however many do so.
+// Who does not go on with a handshake is in nobody's way, however many do so: at once,
+// or when there is time for a crowd when they are too many even for one.
 func TestFloodOfHandshakes(t *testing.T) {
-	const flood, most = 400, 32
+	const flood = 400
+	t.Run("late", func(t *testing.T) { floodOfHandshakes(t, flood, 32, 0, 32) })
+	t.Run("crowd", func(t *testing.T) { floodOfHandshakes(t, flood, 32, time.Hour, remoting.Crowd*32) })
+}
+
+func floodOfHandshakes(t *testing.T, flood, most int, grace time.Duration, left int) {
 	a := tlstest.New(t)
 	m := newMeter()
 	tr, err := remoting.New(t.Context(), transport.Params{Settings: plugin.Settings{Meter: m}}, secured(a, a.Issue(t, "server", nil), remoting.TLSPermissive))
 	require.NoError(t, err)
-	remoting.Hurry(tr, time.Hour, most)
+	remoting.Hurry(tr, time.Hour, grace, most)
 	require.NoError(t, tr.Start(t.Context()))
 	defer func() { require.NoError(t, tr.Shutdown(context.Background())) }()
 	srv := newProbe()
@@ -153,9 +160,64 @@ func TestFloodOfHandshakes(t *testing.T) {
 			require.NoError(t, tryEcho(t, dialTLS(a), ln.Address()))
 		}
 	}
-	require.Eventually(t, func() bool { return m.count("transport_tls_handshake_failures_total") >= flood-most }, 30*time.Second, time.Millisecond)
+	failed := func() bool { return m.count("transport_tls_handshake_failures_total") >= uint64(flood-left) }
+	require.Eventually(t, failed, 30*time.Second, time.Millisecond)
 	require.NoError(t, tryEcho(t, dialPlain, ln.Address()))
 	require.NoError(t, tryEcho(t, dialTLS(a), ln.Address()))
+}
+
+// halting says one byte and goes on when all have said theirs.
+type halting struct {
+	net.Conn
+	said *sync.WaitGroup
+	once sync.Once
+}
+
+func (h *halting) Write(b []byte) (n int, err error) {
+	h.once.Do(func() {
+		if n, err = h.Conn.Write(b[:1]); err == nil {
+			b = b[1:]
+		}
+		h.said.Done()
+		h.said.Wait()
+	})
+	if err != nil {
+		return 0, err
+	}
+	rest, err := h.Conn.Write(b)
+	return n + rest, err
+}
+
+// All clients of a broker that was restarted come at once: none is in another's way.
+func TestHerd(t *testing.T) {
+	const most, clients = 8, 60
+	a := tlstest.New(t)
+	tr, err := remoting.New(t.Context(), transport.Params{}, secured(a, a.Issue(t, "server", nil), remoting.TLSPermissive))
+	require.NoError(t, err)
+	remoting.Hurry(tr, time.Hour, time.Hour, most)
+	require.NoError(t, tr.Start(t.Context()))
+	defer func() { require.NoError(t, tr.Shutdown(context.Background())) }()
+	srv := newProbe()
+	srv.echo = true
+	ln := serve(t, tr, transport.Listen{}, srv)
+	var said sync.WaitGroup
+	said.Add(clients)
+	errs := make(chan error, clients)
+	for range clients {
+		go func() {
+			c, err := net.Dial("tcp", ln.Address())
+			if err != nil {
+				said.Done()
+				errs <- err
+				return
+			}
+			defer c.Close()
+			errs <- echoed(tls.Client(&halting{Conn: c, said: &said}, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", MinVersion: tls.VersionTLS12}))
+		}()
+	}
+	for range clients {
+		require.NoError(t, <-errs)
+	}
 }
 
 // A handshake that takes too long ends; a connection that says nothing at all is
@@ -164,7 +226,7 @@ func TestSlowHandshake(t *testing.T) {
 	a := tlstest.New(t)
 	tr, err := remoting.New(t.Context(), transport.Params{}, secured(a, a.Issue(t, "server", nil), remoting.TLSPermissive))
 	require.NoError(t, err)
-	remoting.Hurry(tr, 50*time.Millisecond, 10)
+	remoting.Hurry(tr, 50*time.Millisecond, 0, 10)
 	require.NoError(t, tr.Start(t.Context()))
 	defer func() { require.NoError(t, tr.Shutdown(context.Background())) }()
 	ln := serve(t, tr, transport.Listen{}, newProbe())
@@ -178,6 +240,83 @@ func TestSlowHandshake(t *testing.T) {
 		_, err = io.Copy(io.Discard, c)
 		require.False(t, isTimeout(err), "after %d bytes", n)
 		c.Close()
+	}
+}
+
+// Who says nothing, or stops in a handshake, is closed when it was silent for too long,
+// and counted as that.
+func TestSilentAreIdle(t *testing.T) {
+	for _, streams := range []bool{false, true} {
+		m := newMeter()
+		tr, err := remoting.New(t.Context(), transport.Params{Settings: plugin.Settings{Meter: m}}, remoting.NewDefaultConfig())
+		require.NoError(t, err)
+		remoting.Streams(tr, streams)
+		remoting.Hurry(tr, time.Hour, 0, 10)
+		require.NoError(t, tr.Start(t.Context()))
+		srv := newProbe()
+		ln := serve(t, tr, transport.Listen{Limits: transport.Limits{Idle: 20 * time.Millisecond}}, srv)
+		for _, said := range []string{"", "\x16"} {
+			c, err := net.Dial("tcp", ln.Address())
+			require.NoError(t, err)
+			_, _ = c.Write([]byte(said)) // fails when it is closed already
+			_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+			_, err = io.Copy(io.Discard, c)
+			require.False(t, isTimeout(err), "%q", said)
+			c.Close()
+		}
+		require.Eventually(t, func() bool { return m.count("transport_idle_closes_total") == 2 }, 30*time.Second, time.Millisecond)
+		require.Empty(t, srv.opened)
+		require.NoError(t, tr.Shutdown(t.Context()))
+	}
+}
+
+// Who speaks, or ends a handshake, only when the listener drains is closed: nobody would
+// answer, and the drain would wait for it.
+func TestDrainBeforeTheFirstByte(t *testing.T) {
+	a := tlstest.New(t)
+	pair := a.Issue(t, "server", nil)
+	for _, streams := range []bool{false, true} {
+		tr, err := remoting.New(t.Context(), transport.Params{}, secured(a, pair, remoting.TLSPermissive))
+		require.NoError(t, err)
+		remoting.Streams(tr, streams)
+		require.NoError(t, tr.Start(t.Context()))
+		srv := newProbe()
+		srv.echo = true
+		ln := serve(t, tr, transport.Listen{}, srv)
+		var said sync.WaitGroup
+		said.Add(2) // it, and the drain
+		ended := make(chan error, 2)
+		plain, err := net.Dial("tcp", ln.Address())
+		require.NoError(t, err)
+		other, err := net.Dial("tcp", ln.Address())
+		require.NoError(t, err)
+		go func() {
+			ended <- echoed(tls.Client(&halting{Conn: other, said: &said}, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", MinVersion: tls.VersionTLS12}))
+		}()
+		require.Eventually(t, func() bool { return remoting.Shaking(ln) == 1 }, 30*time.Second, time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		drained := make(chan error, 1)
+		go func() { drained <- ln.Drain(ctx) }()
+		require.Eventually(t, func() bool {
+			c, err := net.Dial("tcp", ln.Address())
+			if err == nil {
+				c.Close()
+			}
+			return err != nil
+		}, 30*time.Second, time.Millisecond)
+		said.Done()
+		go func() { ended <- echoed(plain) }()
+		for range 2 {
+			err := <-ended
+			require.Error(t, err)
+			require.False(t, isTimeout(err), "streams %t", streams)
+		}
+		require.NoError(t, <-drained)
+		cancel()
+		require.Empty(t, srv.opened)
+		require.NoError(t, tr.Shutdown(t.Context()))
+		plain.Close()
+		other.Close()
 	}
 }
 
@@ -355,6 +494,7 @@ func TestReload(t *testing.T) {
 	require.Equal(t, first.SerialNumber, shown().SerialNumber)
 	a.IssueTo(t, pair, "server", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(time.Hour) })
 	look()
+	look()
 	second := shown()
 	require.NotEqual(t, first.SerialNumber, second.SerialNumber)
 	require.InDelta(t, float64(second.NotAfter.Unix()), m.gauge("transport_tls_certificate_expiry_seconds"), 1)
@@ -387,8 +527,39 @@ func TestReload(t *testing.T) {
 	require.Equal(t, 1, l.count("does not exist"))
 	a.IssueTo(t, pair, "server", nil)
 	look()
+	look()
 	require.NotEqual(t, second.SerialNumber, shown().SerialNumber)
 	require.EqualValues(t, 2, m.count("transport_tls_reloads_total"))
+}
+
+// Replaced authorities of clients count, too, beside a certificate of own making.
+func TestReloadOfAuthorities(t *testing.T) {
+	old, fresh := tlstest.New(t), tlstest.New(t)
+	clock := &manualClock{timers: make(chan *manualTimer, 10)}
+	tr := startWith(t, plugin.Settings{Clock: clock}, remoting.Config{
+		TLSMode: remoting.TLSEnforcing, TLSTestMode: true, TLSClientAuth: remoting.ClientAuthRequire, TLSVerifyClients: true, TLSClientCAFile: old.CAFile,
+	})
+	timer := <-clock.timers
+	srv := newProbe()
+	srv.echo = true
+	ln := serve(t, tr, transport.Listen{Limits: transport.Limits{Idle: -1}}, srv)
+	as := func(a *tlstest.Authority) error {
+		certs := []tls.Certificate{load(t, a.Issue(t, "somebody", nil))}
+		return tryEcho(t, func(address string) (net.Conn, error) {
+			return tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, Certificates: certs}) //nolint:gosec // nobody vouches for a certificate of own making
+		}, ln.Address())
+	}
+	require.NoError(t, as(old))
+	require.Error(t, as(fresh))
+	text, err := os.ReadFile(fresh.CAFile)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(old.CAFile, text, 0o600))
+	for range 2 {
+		timer.fire()
+		<-timer.reset
+	}
+	require.NoError(t, as(fresh))
+	require.Error(t, as(old))
 }
 
 // FuzzFirstBytes: whatever a stranger says, a port that enforces TLS makes no session

@@ -43,8 +43,8 @@ type Transport struct {
 	loops   []*loop      // read plain connections; none on some systems
 	adopted atomic.Int64 // deals peers out to the loops
 
-	handshakeTime time.Duration // tests shorten them
-	maxHandshakes int
+	handshakeTime, handshakeGrace time.Duration // tests change them
+	maxHandshakes                 int
 
 	mu      sync.Mutex
 	running bool
@@ -72,7 +72,7 @@ func New(_ context.Context, p transport.Params, cfg Config) (*Transport, error) 
 		groups: map[*group]struct{}{},
 		dials:  map[transport.Limits]*group{},
 
-		handshakeTime: handshakeTime, maxHandshakes: maxHandshakes,
+		handshakeTime: handshakeTime, handshakeGrace: handshakeGrace, maxHandshakes: maxHandshakes,
 	}
 	t.metrics.init(set.Meter, set.Name)
 	return t, nil
