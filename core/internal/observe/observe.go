@@ -210,34 +210,39 @@ func mode(t command.ConsumeType) string {
 
 const remoting = "remoting"
 
+// connection is what members are told apart by. Many versions and languages have one
+// word: they are one series.
+type connection struct{ group, mode, language, version string }
+
 type connections struct {
-	client.ConnectionKey
+	connection
 	n int
 }
 
 func listOf(by map[client.ConnectionKey]int) []connections {
-	out := make([]connections, 0, len(by))
+	sums := make(map[connection]int, len(by))
 	for k, n := range by {
-		out = append(out, connections{k, n})
+		sums[connection{k.Group, mode(k.Kind), strings.ToLower(k.Language.String()), strings.ToLower(command.VersionDesc(k.Version))}] += n
+	}
+	out := make([]connections, 0, len(sums))
+	for c, n := range sums {
+		out = append(out, connections{c, n})
 	}
 	return out
 }
 
 func (o *Observe) connections(s *scrape) {
 	order := func(a, b connections) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Language, b.Language), cmp.Compare(a.Version, b.Version))
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.mode, b.mode), cmp.Compare(a.language, b.language), cmp.Compare(a.version, b.version))
 	}
 	consumers, producers := o.p.Clients.Connections()
 	for _, c := range within(o, s, listOf(consumers), 1, order) {
-		s.gauge(o.d.consumers, float64(c.n), mode(c.Kind), c.Group, strconv.FormatBool(isSystemGroup(c.Group)), language(c.Language), remoting, version(c.Version))
+		s.gauge(o.d.consumers, float64(c.n), c.mode, c.group, strconv.FormatBool(isSystemGroup(c.group)), c.language, remoting, c.version)
 	}
 	for _, c := range within(o, s, listOf(producers), 1, order) {
-		s.gauge(o.d.producers, float64(c.n), language(c.Language), remoting, version(c.Version))
+		s.gauge(o.d.producers, float64(c.n), c.language, remoting, c.version)
 	}
 }
-
-func language(l command.Language) string { return strings.ToLower(l.String()) }
-func version(n int32) string             { return strings.ToLower(command.VersionDesc(n)) }
 
 func (o *Observe) remoting(s *scrape) {
 	o.k.Served(func(x kernel.Outcome, l *kernel.Latency) bool {

@@ -279,6 +279,22 @@ func TestAsApache(t *testing.T) {
 	}
 }
 
+// Clients choose their version; those for which there is but one word are one series,
+// for Prometheus takes none twice.
+func TestStrangeVersions(t *testing.T) {
+	s := start(t, enginetest.Options{})
+	for i, version := range []int32{700, 701, -1} {
+		hb := enginetest.Heartbeat(fmt.Sprint("id", i), "G", 1, "T")
+		hb.ProducerDataSet = []command.ProducerData{{GroupName: "P"}}
+		require.Zero(t, s.c.Do(command.ReqHeartBeat, func(w *command.Writer) { w.Version = version }, s.c.Body(hb)).Code)
+	}
+	m := scraped(t, s.reg)
+	own := base + "%slanguage=go,node_id=broker-a,node_type=broker,protocol_type=remoting,version=higher_version}"
+	for name, labels := range map[string]string{"consumer": "consume_mode=push,consumer_group=G,is_system=false,", "producer": ""} {
+		require.InDelta(t, 3, m["rocketmq_"+name+"_connections{"+fmt.Sprintf(own, labels)].value, 0, m)
+	}
+}
+
 // What is more than the limit, or than there is time for, is left out and counted.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
