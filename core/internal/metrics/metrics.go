@@ -69,14 +69,17 @@ type exposed struct {
 // Describe implements prometheus.Collector.
 func (e *exposed) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector.
+// Collect implements prometheus.Collector. The collectors work at the same time, as
+// those of a registry do: each broker group of a process may take a second.
 func (e *exposed) Collect(out chan<- prometheus.Metric) {
 	e.mu.Lock()
 	all := slices.Clone(e.all)
 	e.mu.Unlock()
+	var wg sync.WaitGroup
 	for _, c := range all {
-		(*c).Collect(out)
+		wg.Go(func() { (*c).Collect(out) })
 	}
+	wg.Wait()
 }
 
 // Expose shows what c collects, without the prefix and with its own labels only, until

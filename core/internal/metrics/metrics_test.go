@@ -3,6 +3,7 @@ package metrics_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -92,4 +93,38 @@ func BenchmarkCounter(b *testing.B) {
 	for b.Loop() {
 		c.Add(1)
 	}
+}
+
+// together collects only while another one does.
+type together struct {
+	meet chan struct{}
+	name string
+}
+
+func (*together) Describe(chan<- *prometheus.Desc) {}
+
+func (c *together) Collect(out chan<- prometheus.Metric) {
+	limit := time.NewTimer(30 * time.Second)
+	defer limit.Stop()
+	select {
+	case c.meet <- struct{}{}:
+	case <-c.meet:
+	case <-limit.C:
+		return
+	}
+	out <- prometheus.MustNewConstMetric(prometheus.NewDesc(c.name, "H.", nil, nil), prometheus.GaugeValue, 1)
+}
+
+// What several broker groups expose is collected at the same time.
+func TestExposedTogether(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := metrics.New(reg)
+	meet := make(chan struct{})
+	a, b := m.Expose(&together{meet, "rocketmq_a"}), m.Expose(&together{meet, "rocketmq_b"})
+	out := gathered(t, reg)
+	require.Contains(t, out, "rocketmq_a")
+	require.Contains(t, out, "rocketmq_b")
+	a()
+	b()
+	require.NotContains(t, gathered(t, reg), "rocketmq_")
 }

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -85,13 +86,26 @@ func (s *Spans) chance() bool {
 	return s.ratio > 0 && rand.Float64() < s.ratio //nolint:gosec // who guesses which request has a span gains nothing
 }
 
+// longest is the most bytes of a name in a span: those of topics and groups fit.
+const longest = 255
+
+// text is a name that a client chose, which may be of no topic or group: collectors
+// refuse all of a request for one text that is no UTF-8.
+func text(name string) string {
+	if len(name) > longest {
+		name = strings.Clone(name[:longest])
+	}
+	return strings.ToValidUTF8(name, "\uFFFD")
+}
+
 func (s *Spans) start(ctx context.Context, operation string, kind attribute.KeyValue, q message.Queue, o ...trace.SpanStartOption) *Span {
+	topic := text(q.Topic)
 	all := append([]attribute.KeyValue{
 		kind, semconv.MessagingOperationName(operation),
-		semconv.MessagingDestinationName(q.Topic), semconv.MessagingDestinationPartitionID(strconv.Itoa(int(q.ID))),
+		semconv.MessagingDestinationName(topic), semconv.MessagingDestinationPartitionID(strconv.Itoa(int(q.ID))),
 	}, s.own...)
 	o = append(o, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(all...))
-	_, span := s.tracer.Start(ctx, operation+" "+q.Topic, o...)
+	_, span := s.tracer.Start(ctx, operation+" "+topic, o...)
 	return &Span{span}
 }
 
@@ -135,7 +149,7 @@ func (s *Spans) Pull(began time.Time, group string, q message.Queue, n int, reco
 		return
 	}
 	x := s.start(context.Background(), "receive", semconv.MessagingOperationTypeReceive, q, trace.WithTimestamp(began), trace.WithLinks(links...))
-	x.s.SetAttributes(semconv.MessagingConsumerGroupName(group), semconv.MessagingBatchMessageCount(n), semconv.MessagingMessageEnvelopeSize(bytes))
+	x.s.SetAttributes(semconv.MessagingConsumerGroupName(text(group)), semconv.MessagingBatchMessageCount(n), semconv.MessagingMessageEnvelopeSize(bytes))
 	x.s.End()
 }
 
@@ -146,7 +160,7 @@ func (s *Spans) Settle(operation, group string, q message.Queue) *Span {
 		return nil
 	}
 	x := s.start(context.Background(), operation, semconv.MessagingOperationTypeSettle, q)
-	x.s.SetAttributes(semconv.MessagingConsumerGroupName(group))
+	x.s.SetAttributes(semconv.MessagingConsumerGroupName(text(group)))
 	return x
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -153,4 +154,22 @@ func TestChance(t *testing.T) {
 	require.ElementsMatch(t, []string{"send T Unset", "receive T Unset", "commit T Unset", "commit T Error", "send_back %RETRY%G Unset"}, names)
 	require.Equal(t, codes.Unset, rec.Ended()[0].Status().Code)
 	require.Len(t, rec.Started(), len(names), "none is left open")
+}
+
+// A client may name what is no topic and no group, and no text at all: the span of its
+// refusal must not make a collector refuse those of others.
+func TestStrangeNames(t *testing.T) {
+	rec := tracetest.NewSpanRecorder()
+	all := spans.New(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(rec)), 1, "broker-a")
+	for _, name := range []string{"\xff\xfe", strings.Repeat("\u00e9", 5000), strings.Repeat("\xff", 5000)} {
+		all.Settle("commit", name, message.Queue{Topic: name}).End("TOPIC_NOT_EXIST", true)
+	}
+	require.Len(t, rec.Ended(), 3)
+	for _, s := range rec.Ended() {
+		require.True(t, utf8.ValidString(s.Name()), "%q", s.Name())
+		for key, v := range attributes(s) {
+			require.True(t, utf8.ValidString(v), "%s=%q", key, v)
+			require.Less(t, len(v), 260, key)
+		}
+	}
 }
