@@ -43,7 +43,7 @@ var _ plugin.Component = (*Metrics)(nil)
 func NewMetrics(s plugin.Settings, t Target, every time.Duration, from prometheus.Gatherer, who Identity) *Metrics {
 	s = s.WithDefaults()
 	m := &Metrics{
-		set: s, target: t, every: every, from: bridge.NewMetricProducer(bridge.WithGatherer(from)), res: who.resource(),
+		set: s, target: t.withDefaults(), every: every, from: bridge.NewMetricProducer(bridge.WithGatherer(from)), res: who.resource(),
 		counts: newCounts(s, "metrics", t.Address), quit: make(chan struct{}),
 	}
 	m.base, m.cancel = context.WithCancel(context.Background())
@@ -138,11 +138,13 @@ func rocketmqNames(scopes []metricdata.ScopeMetrics) {
 }
 
 // Shutdown implements plugin.Component: what was counted last is sent once more, as far
-// as there is time.
+// as there is time (Target.Last).
 func (m *Metrics) Shutdown(ctx context.Context) error {
 	if m.exporter == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, m.target.Last)
+	defer cancel()
 	var err error
 	m.once.Do(func() {
 		close(m.quit)

@@ -26,8 +26,20 @@ type Target struct {
 	CAFile string
 	// Timeout bounds each request.
 	Timeout time.Duration
+	// Last bounds all that is sent while the sender is shut down [2 s]: a process must
+	// not stop late because of a collector that does not answer.
+	Last time.Duration
 
 	_ struct{}
+}
+
+const last = 2 * time.Second
+
+func (t Target) withDefaults() Target {
+	if t.Last == 0 {
+		t.Last = last
+	}
+	return t
 }
 
 // parsed is a Target as exporters take it.

@@ -111,6 +111,9 @@ func (s set) metrics(t *testing.T, target telemetry.Target, every time.Duration)
 	if target.Timeout == 0 {
 		target.Timeout = patience
 	}
+	if target.Last == 0 {
+		target.Last = patience
+	}
 	m := telemetry.NewMetrics(s.Settings, target, every, prometheus.Gatherers{reg, s.m.Gatherer()}, telemetry.Identity{Instance: "broker-a"})
 	require.NoError(t, m.Start(t.Context()))
 	return m
@@ -218,7 +221,7 @@ func TestRefused(t *testing.T) {
 
 func TestSpans(t *testing.T) {
 	c, s := otlptest.New(), newSet()
-	x := telemetry.NewTraces(s.Settings, telemetry.Target{Address: "http://" + c.Serve(t), Headers: "authorization:y", Timeout: patience}, telemetry.Identity{Instance: "broker-a"})
+	x := telemetry.NewTraces(s.Settings, telemetry.Target{Address: "http://" + c.Serve(t), Headers: "authorization:y", Timeout: patience, Last: patience}, telemetry.Identity{Instance: "broker-a"})
 	require.NoError(t, x.Shutdown(t.Context()), "without Start")
 	require.NoError(t, x.Start(t.Context()))
 	tr := x.Provider().Tracer("t")
@@ -250,5 +253,26 @@ func TestSlowCollector(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	require.NoError(t, x.Shutdown(ctx))
+	release()
+}
+
+// However long a request may take: a stop does not wait for a collector that does not
+// answer.
+func TestStopBesideSilentCollector(t *testing.T) {
+	c, s := otlptest.New(), newSet()
+	release := c.Hold()
+	target := telemetry.Target{Address: "http://" + c.Serve(t), Timeout: time.Hour, Last: 50 * time.Millisecond}
+	x := telemetry.NewTraces(s.Settings, target, telemetry.Identity{})
+	require.NoError(t, x.Start(t.Context()))
+	for range 2000 { // several requests
+		_, span := x.Provider().Tracer("t").Start(t.Context(), "send T")
+		span.End()
+	}
+	m := s.metrics(t, target, time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, m.Shutdown(ctx))
+	require.NoError(t, x.Shutdown(ctx))
+	require.NoError(t, ctx.Err())
 	release()
 }

@@ -49,7 +49,7 @@ var _ plugin.Component = (*Traces)(nil)
 func NewTraces(s plugin.Settings, t Target, who Identity) *Traces {
 	s = s.WithDefaults()
 	x := &Traces{
-		set: s, target: t, counts: newCounts(s, "traces", t.Address),
+		set: s, target: t.withDefaults(), counts: newCounts(s, "traces", t.Address),
 		spans: make(chan sdktrace.ReadOnlySpan, queued), quit: make(chan struct{}),
 	}
 	x.base, x.cancel = context.WithCancel(context.Background())
@@ -151,11 +151,14 @@ func (t *Traces) send(ctx context.Context, all []sdktrace.ReadOnlySpan) {
 	t.counts.done(t.exporter.ExportSpans(ctx, all), len(all))
 }
 
-// Shutdown implements plugin.Component: what waits is sent, as far as there is time.
+// Shutdown implements plugin.Component: what waits is sent, as far as there is time
+// (Target.Last).
 func (t *Traces) Shutdown(ctx context.Context) error {
 	if t.exporter == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, t.target.Last)
+	defer cancel()
 	var err error
 	t.once.Do(func() {
 		close(t.quit)
