@@ -6,27 +6,29 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/hardpointmq/hardpoint/core/plugin"
 )
 
 // TLS is what listeners and the process's own connections say of TLS. It goes to the
 // transport remoting, which reads the files.
 type TLS struct {
-	Mode           string `koanf:"tls/server/mode"`
-	TestMode       bool   `koanf:"tls/test/mode/enable"`
-	ConfigFile     string `koanf:"tls/config/file"`
-	ServerCert     string `koanf:"tls/server/certPath"`
-	ServerKey      string `koanf:"tls/server/keyPath"`
-	ServerPassword string `koanf:"tls/server/keyPassword"`
-	NeedClientAuth string `koanf:"tls/server/need/client/auth"`
-	AuthClient     bool   `koanf:"tls/server/authClient"`
-	ServerTrust    string `koanf:"tls/server/trustCertPath"`
-	Enable         bool   `koanf:"tls/enable"`
-	ClientCert     string `koanf:"tls/client/certPath"`
-	ClientKey      string `koanf:"tls/client/keyPath"`
-	ClientPassword string `koanf:"tls/client/keyPassword"`
-	AuthServer     bool   `koanf:"tls/client/authServer"`
-	ClientTrust    string `koanf:"tls/client/trustCertPath"`
-	VerifyName     bool   `koanf:"tls/client/verifyName"`
+	Mode           string        `koanf:"tls/server/mode"`
+	TestMode       bool          `koanf:"tls/test/mode/enable"`
+	ConfigFile     string        `koanf:"tls/config/file"`
+	ServerCert     string        `koanf:"tls/server/certPath"`
+	ServerKey      string        `koanf:"tls/server/keyPath"`
+	ServerPassword plugin.Secret `koanf:"tls/server/keyPassword"`
+	NeedClientAuth string        `koanf:"tls/server/need/client/auth"`
+	AuthClient     bool          `koanf:"tls/server/authClient"`
+	ServerTrust    string        `koanf:"tls/server/trustCertPath"`
+	Enable         bool          `koanf:"tls/enable"`
+	ClientCert     string        `koanf:"tls/client/certPath"`
+	ClientKey      string        `koanf:"tls/client/keyPath"`
+	ClientPassword plugin.Secret `koanf:"tls/client/keyPassword"`
+	AuthServer     bool          `koanf:"tls/client/authServer"`
+	ClientTrust    string        `koanf:"tls/client/trustCertPath"`
+	VerifyName     bool          `koanf:"tls/client/verifyName"`
 }
 
 // The words of tls.server.mode.

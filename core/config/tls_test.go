@@ -1,6 +1,8 @@
 package config
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +34,29 @@ func TestTLSReachesTheTransport(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, raw, "the transport has the same defaults")
 	require.Equal(t, TLSPermissive, l.Config.TLS.Mode)
+}
+
+// The groups with secrets tell none when they are printed, by mistake or by who embeds
+// the broker.
+func TestSecretsAreNotPrinted(t *testing.T) {
+	n := 0
+	for _, k := range keyTable().keys {
+		if !k.Secret || k.Status != Honoured {
+			continue
+		}
+		n++
+		l, err := loadText(t, Standalone, "broker.conf", k.Name+"=authorization:hunter2\n")
+		require.NoError(t, err, k.Name)
+		c := &l.Config
+		for _, printed := range []string{fmt.Sprintf("%+v", c.TLS), fmt.Sprintf("%#v", c.TLS), fmt.Sprintf("%+v", c.Metrics), fmt.Sprintf("%#v", c.Metrics)} {
+			require.NotContains(t, printed, "hunter2", k.Name)
+		}
+		require.False(t, bytes.Contains(l.Properties(), []byte("hunter2")), k.Name)
+		for _, r := range l.Show() {
+			require.NotContains(t, r.Value, "hunter2", k.Name)
+		}
+	}
+	require.GreaterOrEqual(t, n, 4)
 }
 
 func TestTLSDerived(t *testing.T) {
