@@ -36,6 +36,13 @@ const (
 	// idle is how long a connection may wait for its next request: one that is
 	// forgotten must not keep a descriptor for ever.
 	idle = 2 * time.Minute
+	// scrapes is how many requests for metrics a port serves at once; further ones are
+	// answered 503. A scrape of a large broker takes hundreds of megabytes, and whoever
+	// reaches the port can ask.
+	scrapes = 4
+	// scraped is how long one of them may take, so that who does not read the answer
+	// leaves room for others.
+	scraped = time.Minute
 	// lastAnswers is how long a stop waits for requests under way; a profile of
 	// minutes must not hold it up.
 	lastAnswers = time.Second
@@ -99,7 +106,13 @@ func NewMetricsPort(s plugin.Settings, address string, m *Metrics) *Port {
 }
 
 func (m *Metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.meter.Gatherer(), promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	h := promhttp.HandlerFor(m.meter.Gatherer(), promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: scrapes})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := http.NewResponseController(w) // whose errors say that there is no connection
+		_ = c.SetWriteDeadline(time.Now().Add(scraped))
+		h.ServeHTTP(w, r)
+		_ = c.SetWriteDeadline(time.Time{})
+	})
 }
 
 // New makes an admin port for host:port, or none for [Off]. It does no I/O.

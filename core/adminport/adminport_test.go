@@ -120,3 +120,37 @@ func TestShutdownCutsOffWhatIsLeft(t *testing.T) {
 	require.Error(t, err)
 	close(release)
 }
+
+// Whoever reaches the port cannot have more scrapes under way than there is memory for.
+func TestScrapesAreBounded(t *testing.T) {
+	m := adminport.NewMetrics()
+	inside, release := make(chan struct{}), make(chan struct{})
+	m.Meter().Gauge("slow", "Slow.", func() float64 {
+		inside <- struct{}{}
+		<-release
+		return 1
+	})
+	p := adminport.New(plugin.Settings{}, adminport.Off, m)
+	const most = 4
+	codes := make(chan int, most+1)
+	scrape := func() {
+		w := httptest.NewRecorder()
+		p.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		codes <- w.Code
+	}
+	for range most {
+		go scrape()
+		<-inside
+	}
+	go scrape()
+	select {
+	case code := <-codes:
+		require.Equal(t, http.StatusServiceUnavailable, code)
+	case <-inside:
+		t.Error("one more is let in")
+	}
+	close(release)
+	for range most {
+		require.Equal(t, http.StatusOK, <-codes)
+	}
+}
