@@ -345,7 +345,8 @@ func TestDrainEnds(t *testing.T) {
 	h := &slow{gated: gated{told: make(chan struct{}, 1)}, entered: make(chan struct{}), end: make(chan struct{})}
 	ln, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: h})
 	require.NoError(t, err)
-	dial(t, ln.Address())
+	_, err = dial(t, ln.Address()).Write([]byte{0}) // before, it may become one with TLS
+	require.NoError(t, err)
 	<-h.entered
 	p.Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
