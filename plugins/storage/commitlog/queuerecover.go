@@ -104,6 +104,7 @@ func (q *queue) wipe(f *queueFile, off, known int64) error {
 	}
 	w := getBuffer(unitWindow)
 	defer w.free()
+	q.notDurable(f.base + off) // others come to stand there
 	changed := false
 	for empty := 0; off < q.ix.fileSize && (empty < 2 || off < known); {
 		b := w.b[:min(unitWindow, q.ix.fileSize-off)]
@@ -125,10 +126,17 @@ func (q *queue) wipe(f *queueFile, off, known int64) error {
 	if err == nil && changed {
 		err = h.SyncData()
 	}
-	if flushed := f.flushed.Load(); flushed > off {
-		f.flushed.Store(off)
-	}
 	return errors.Join(err, h.Close())
+}
+
+// notDurable says of what is at addr and behind it in the queue that it may not be on
+// the disk: the next flush has it. mu is held, or recovery is under way.
+func (q *queue) notDurable(addr int64) {
+	for _, f := range q.files {
+		if at := max(addr-f.base, 0); at < f.flushed.Load() {
+			f.flushed.Store(at)
+		}
+	}
 }
 
 // hide is cut without touching the files, for recovery: the units behind are
@@ -170,6 +178,7 @@ func (q *queue) hideFrom(end int64) {
 	o.hidden, o.run = max(o.hidden, o.end), o.run[:0]
 	q.max.Store(end)
 	q.known.Store(end > 0)
+	q.notDurable(end * unitSize) // what is shown again may be of a process that was killed
 }
 
 // keepDamaged shows hidden units from the queue's end up to offset to again when
@@ -241,6 +250,7 @@ func (ix *queueIndex) restore(u *message.Unit, d *damageList) error {
 	if err := ix.reserve(one[:]); err != nil {
 		return err
 	}
+	q.notDurable(u.Offset * unitSize)
 	return ix.put(one[:])
 }
 
@@ -312,9 +322,7 @@ func (q *queue) putRun() error {
 		b, from = b[n:], from+n/unitSize
 	}
 	o.end = max(o.end, q.max.Load())
-	for _, f := range q.files {
-		f.flushed.Store(min(f.flushed.Load(), max(o.runFrom*unitSize-f.base, 0)))
-	}
+	q.notDurable(o.runFrom * unitSize)
 	q.touch()
 	return nil
 }
