@@ -29,21 +29,37 @@ type Routes struct {
 var errNoServer = errors.New("this broker registers with no name server")
 
 // Elsewhere tells, of topics, those that another broker takes messages of, as the
-// first name server says that answers. The error is that of all of them, or ctx's.
+// name server says that answers first: all are asked at once, since one that is silent
+// must not use up the time of the others. The error is that of all of them, or ctx's.
 func (r *Routes) Elsewhere(ctx context.Context, topics []string) (map[string]bool, error) {
 	if len(r.Servers) == 0 {
 		return nil, errNoServer
 	}
-	var errs []error
+	ctx, cancel := context.WithCancel(ctx)
+	type answer struct {
+		found map[string]bool
+		err   error
+	}
+	answers := make(chan answer, len(r.Servers))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
 	for _, s := range r.Servers {
-		found, err := r.at(ctx, s, topics)
-		if err == nil {
-			return found, nil
+		wg.Go(func() {
+			found, err := r.at(ctx, s, topics)
+			if err != nil {
+				err = fmt.Errorf("name server %s: %w", s, err)
+			}
+			answers <- answer{found, err}
+		})
+	}
+	var errs []error
+	for range r.Servers {
+		a := <-answers
+		if a.err == nil {
+			return a.found, nil
 		}
-		errs = append(errs, fmt.Errorf("name server %s: %w", s, err))
-		if ctx.Err() != nil {
-			break
-		}
+		errs = append(errs, a.err)
 	}
 	return nil, errors.Join(errs...)
 }

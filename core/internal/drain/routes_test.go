@@ -44,7 +44,7 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// names is a name server that says what it is told to.
+// names is a name server that says what it is told to, or nothing.
 type names struct {
 	route func(topic string) (code int32, body []byte)
 	asked *atomic.Int64
@@ -66,6 +66,9 @@ func (s *namesPeer) Arrived(in []command.Frame) {
 			return
 		}
 		s.asked.Add(1)
+		if s.route == nil {
+			continue
+		}
 		code, body := s.route(h.ExtString("topic"))
 		w := command.Begin(nil, command.JSON, code, h.Opaque, command.FlagResponse)
 		_ = s.p.Send(command.Frame{Header: w.End(len(body)), Body: body})
@@ -74,7 +77,8 @@ func (s *namesPeer) Arrived(in []command.Frame) {
 
 func (s *namesPeer) Closed(error) {}
 
-// The first name server that answers counts; answers that cannot be read are none.
+// The name server that answers first counts, whoever is silent; answers that cannot be
+// read are none.
 func TestElsewhere(t *testing.T) {
 	tr, err := remoting.NewFactory().Build(t.Context(), transport.Params{Settings: plugin.Settings{Name: "remoting"}}, nil)
 	require.NoError(t, err)
@@ -112,6 +116,10 @@ func TestElsewhere(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{"both": true}, found)
 	require.EqualValues(t, len(topics), asked.Load())
+	silent, _ := serve(nil)
+	found, err = (&Routes{Dialer: d, Servers: []string{silent, good}}).Elsewhere(t.Context(), topics)
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{"both": true}, found)
 
 	_, err = (&Routes{Dialer: d, Servers: []string{bad, refusing}}).Elsewhere(t.Context(), topics)
 	require.ErrorContains(t, err, bad)
