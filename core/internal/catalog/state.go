@@ -145,7 +145,7 @@ func (s *state) removeGroup(name string, offsets bool) {
 		s.offsets.removeGroup(name)
 	}
 	s.locks.removeGroup(name)
-	s.values.remove(func(k kernel.ValueKey) bool { return k.Group == name })
+	s.values.remove(func(k kernel.ValueKey) bool { return k.Group == name && k.Topic != "" })
 	s.fences.remove(func(p progress) bool { return p.group == name })
 }
 

@@ -259,6 +259,7 @@ func (q *Queue) makeLarge(to Receiver, n Need) (Slot, error) {
 	case q.outdated(n):
 		q.large.bytes -= n.Bytes
 		q.wakeRoom()
+		q.calmed()
 		return Slot{}, ErrOutdated
 	}
 	q.large.ready = append(q.large.ready, b)
@@ -595,13 +596,18 @@ func (q *Queue) unref(b *Batch, n int32) {
 		starved = len(q.pool) == 0 && q.made == maxBatches && q.open != nil && len(q.open.Groups) > 0
 		q.pool = append(q.pool, b)
 	}
-	if q.calm != nil && q.idle() {
-		close(q.calm)
-		q.calm = nil
-	}
+	q.calmed()
 	q.mu.Unlock()
 	if starved && q.turn.held.CompareAndSwap(false, true) {
 		q.turn.passed <- struct{}{} // there is room for one: only who has the turn puts it in
+	}
+}
+
+// calmed wakes those who wait for the queue to be idle, if it is. mu is held.
+func (q *Queue) calmed() {
+	if q.calm != nil && q.idle() {
+		close(q.calm)
+		q.calm = nil
 	}
 }
 

@@ -380,7 +380,8 @@ type Locks interface {
 	Held(group string) bool
 }
 
-// ValueKey names what a behaviour remembers of a group in a topic.
+// ValueKey names what a behaviour remembers of a group in a topic. What has no topic
+// is no group's: Group is then whatever the behaviour likes.
 type ValueKey struct{ Kind, Group, Topic string }
 
 // Values is the catalog's table of what behaviours remember. What is of a group or

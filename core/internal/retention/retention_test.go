@@ -734,6 +734,9 @@ func TestFloorsOfDeletedTopics(t *testing.T) {
 			require.Zero(t, got.Code, got.Remark)
 		}
 		remove(r)
+		// They are no group's, whatever somebody calls one.
+		g := command.DeleteGroupRequest{GroupName: "topic/T", CleanOffset: true}
+		require.Zero(t, r.c.Do(command.ReqDeleteSubscriptionGroup, g.Append, nil).Code)
 		next := int64(3)
 		check := func(r *rig) {
 			t.Helper()
