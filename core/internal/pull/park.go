@@ -288,6 +288,12 @@ func (k *park) work() {
 // finish reads once more, never parks again, and answers.
 func (k *park) finish(w *waiter) {
 	t := w.t
+	if no := k.p.again(t); no != nil {
+		ticket := t.ticket
+		k.p.put(t)
+		ticket.Reply(no.code, no.fill)
+		return
+	}
 	if err := k.p.read(t); err != nil {
 		ticket := t.ticket
 		k.p.put(t)

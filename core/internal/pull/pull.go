@@ -100,6 +100,13 @@ type refusal struct {
 	text      string
 }
 
+func (no *refusal) fill(w *command.Writer) {
+	w.Remark(no.text)
+	if no.forbidden != 0 {
+		w.ExtInt("forbiddenType", int64(no.forbidden))
+	}
+}
+
 func (p *Pull) serve(r *kernel.Request) {
 	var h command.PullRequest
 	if err := h.Decode(r.Header); err != nil {
@@ -111,10 +118,7 @@ func (p *Pull) serve(r *kernel.Request) {
 	if no != nil {
 		p.put(t)
 		w := r.Begin(no.code)
-		w.Remark(no.text)
-		if no.forbidden != 0 {
-			w.ExtInt("forbiddenType", int64(no.forbidden))
-		}
+		no.fill(&w)
 		r.Reply(w)
 		return
 	}
@@ -172,8 +176,8 @@ func (p *Pull) pull(t *task) {
 func (p *Pull) check(t *task, h *command.PullRequest) *refusal {
 	k := p.k
 	group := h.ConsumerGroup
-	if k.Config().Permission&kernel.PermRead == 0 {
-		return &refusal{command.RespNoPermission, forbidBroker, fmt.Sprintf("the broker[%s] pulling message is forbidden", k.Config().BrokerName)}
+	if no := p.closed(); no != nil {
+		return no
 	}
 	g := k.Groups.Named(string(group))
 	if g == nil {
@@ -187,23 +191,16 @@ func (p *Pull) check(t *task, h *command.PullRequest) *refusal {
 			return &refusal{kernel.CodeOf(err), 0, err.Error()}
 		}
 	}
-	if !g.ConsumeEnable {
-		return &refusal{command.RespNoPermission, forbidGroup, fmt.Sprintf("subscription group no permission, %s", group)}
+	if no := suspended(g); no != nil {
+		return no
 	}
 	topic := k.Topics.Lookup(h.Topic)
 	if topic == nil || topic.Internal {
 		return &refusal{command.RespTopicNotExist, 0, fmt.Sprintf("topic[%s] not exist, apply first please!", h.Topic)}
 	}
 	cfg := &topic.Config
-	if cfg.Perm&kernel.PermRead == 0 {
-		return &refusal{command.RespNoPermission, forbidTopic, fmt.Sprintf("the topic[%s] pulling message is forbidden", cfg.TopicName)}
-	}
-	if h.QueueID < 0 || h.QueueID >= cfg.ReadQueueNums {
-		return &refusal{command.RespInvalidParameter, 0, fmt.Sprintf("queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d]", h.QueueID, cfg.TopicName, cfg.ReadQueueNums)}
-	}
-	// Apache's broker lets a group pass that brings its own subscription.
-	if kernel.Forbidden(k.Values, g.GroupName, cfg.TopicName)&kernel.ForbiddenRead != 0 {
-		return &refusal{command.RespNoPermission, forbidGroupIn, fmt.Sprintf("the consumer group[%s] is forbidden for topic[%s]", g.GroupName, cfg.TopicName)}
+	if no := p.barred(g.GroupName, cfg, h.QueueID); no != nil {
+		return no
 	}
 	if no := p.filterOf(t, h, g, cfg.TopicName); no != nil {
 		return no
@@ -216,6 +213,55 @@ func (p *Pull) check(t *task, h *command.PullRequest) *refusal {
 	t.req.Scan = max(k.Config().FilterScan, n)
 	t.group, t.sysFlag = g.GroupName, cfg.TopicSysFlag
 	return nil
+}
+
+// closed refuses while nobody may read from the broker.
+func (p *Pull) closed() *refusal {
+	if c := p.k.Config(); c.Permission&kernel.PermRead == 0 {
+		return &refusal{command.RespNoPermission, forbidBroker, fmt.Sprintf("the broker[%s] pulling message is forbidden", c.BrokerName)}
+	}
+	return nil
+}
+
+// suspended refuses a group that may not consume.
+func suspended(g *command.SubscriptionGroupConfig) *refusal {
+	if !g.ConsumeEnable {
+		return &refusal{command.RespNoPermission, forbidGroup, fmt.Sprintf("subscription group no permission, %s", g.GroupName)}
+	}
+	return nil
+}
+
+// barred refuses a group that may not read a queue of a topic.
+func (p *Pull) barred(group string, cfg *command.TopicConfig, queue int32) *refusal {
+	if cfg.Perm&kernel.PermRead == 0 {
+		return &refusal{command.RespNoPermission, forbidTopic, fmt.Sprintf("the topic[%s] pulling message is forbidden", cfg.TopicName)}
+	}
+	if queue < 0 || queue >= cfg.ReadQueueNums {
+		return &refusal{command.RespInvalidParameter, 0, fmt.Sprintf("queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d]", queue, cfg.TopicName, cfg.ReadQueueNums)}
+	}
+	// Apache's broker lets a group pass that brings its own subscription.
+	if kernel.Forbidden(p.k.Values, group, cfg.TopicName)&kernel.ForbiddenRead != 0 {
+		return &refusal{command.RespNoPermission, forbidGroupIn, fmt.Sprintf("the consumer group[%s] is forbidden for topic[%s]", group, cfg.TopicName)}
+	}
+	return nil
+}
+
+// again is what of check may have changed while t was parked: what came meanwhile is
+// not for those who may not read any more.
+func (p *Pull) again(t *task) *refusal {
+	if no := p.closed(); no != nil {
+		return no
+	}
+	if g := p.k.Groups.Named(t.group); g != nil {
+		if no := suspended(g); no != nil {
+			return no
+		}
+	}
+	topic := p.k.Topics.Named(t.req.Queue.Topic)
+	if topic == nil { // deleted: there is nothing to be read
+		return nil
+	}
+	return p.barred(t.group, &topic.Config, t.req.Queue.ID)
 }
 
 // least is the smaller of a limit, where 0 is none, and what is asked.
