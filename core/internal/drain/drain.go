@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -11,8 +13,8 @@ import (
 )
 
 const (
-	// askMost bounds asking name servers who else there is, tellMost telling them.
-	// Together they are what a drain may take longer than it is set to.
+	// askMost bounds asking name servers who else there is, tellMost telling them;
+	// each happens twice at most, and is what a drain takes longer than it is set to.
 	askMost, tellMost = 5 * time.Second, 5 * time.Second
 	// reportEvery is how often the log tells how far it is.
 	reportEvery = 5 * time.Second
@@ -116,11 +118,33 @@ func (d *Drain) Run(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		log.Warn("draining although not all name servers know yet; they are told as soon as they answer", "error", err)
 	}
+	led = d.confirm(ctx, log, led)
 	until := d.p.Clock.Now().Add(d.p.For)
 	d.leading.Store(&leading{led, until})
 	log.Info("draining: producers are led to other brokers while this one goes on serving; another signal ends that",
 		"for", d.p.For, "topics", len(led), "topics_of_no_other_broker", alone)
 	d.wait(ctx, log, until)
+}
+
+// confirm gives back what nobody else takes messages of any more, by now that the name
+// servers know: brokers that stop at the same moment counted on each other, and all of
+// them without write permission would fail every send. It returns what is still led
+// away.
+func (d *Drain) confirm(ctx context.Context, log *slog.Logger, led map[string]bool) map[string]bool {
+	asking, cancel := context.WithTimeout(ctx, askMost)
+	defer cancel()
+	still, err := d.p.Elsewhere(asking, slices.Sorted(maps.Keys(led)))
+	if err != nil || len(still) == len(led) {
+		return led // it was so a moment ago
+	}
+	log.Warn("other brokers stop at the same time; topics that only they took messages of stay writable here", "topics", len(led)-len(still))
+	d.leading.Store(&leading{still, d.p.Clock.Now().Add(d.p.For)})
+	telling, cancel := context.WithTimeout(ctx, tellMost)
+	defer cancel()
+	if err := d.p.Tell(telling); err != nil && ctx.Err() == nil {
+		log.Warn("not all name servers know yet which topics stay writable; they are told as soon as they answer", "error", err)
+	}
+	return still
 }
 
 // others finds who is to be led away. led is nil when there is nobody; alone is how

@@ -46,8 +46,9 @@ type rig struct {
 
 	others map[string]bool // what Elsewhere answers
 	err    error           // or that
-	asked  []string
-	told   int // how often it registered anew
+	asked  []string        // the first time
+	after  map[string]bool // what it answers the second time, if that is something else
+	told   int             // how often it registered anew
 	tell   func(ctx context.Context) error
 }
 
@@ -60,7 +61,11 @@ func newRig(length time.Duration) *rig {
 			return []drain.Topic{{Name: "both"}, {Name: "here"}, {Name: "TBW102", Own: true}}
 		},
 		Elsewhere: func(_ context.Context, topics []string) (map[string]bool, error) {
-			r.asked = topics
+			if r.asked == nil {
+				r.asked = topics
+			} else if r.after != nil {
+				return r.after, nil
+			}
 			return r.others, r.err
 		},
 		Tell: func(ctx context.Context) error {
@@ -116,6 +121,25 @@ func TestDrain(t *testing.T) {
 		require.True(t, r.Led("both"))
 		require.Equal(t, 1, r.told)
 		require.Contains(t, r.log.String(), "msg=drained messages=600 messages_per_second_at_the_end=0")
+	})
+}
+
+// Of brokers that stop at the same moment none leaves a topic to nobody.
+func TestOthersDrainToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(35 * time.Second)
+		r.others, r.after = map[string]bool{"both": true, "TBW102": true}, map[string]bool{"TBW102": true}
+		r.tell = func(context.Context) error {
+			require.Equal(t, r.told == 1, r.Led("both"))
+			return nil
+		}
+		began := time.Now()
+		r.Run(t.Context())
+		require.Equal(t, 35*time.Second, time.Since(began), "the others need it until then")
+		require.Equal(t, 2, r.told)
+		require.False(t, r.Led("both"))
+		require.True(t, r.Led("TBW102"))
+		require.Contains(t, r.log.String(), "other brokers stop at the same time")
 	})
 }
 
