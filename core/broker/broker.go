@@ -188,7 +188,7 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	b.sender = send.New(k, b.queue, st)
 	pull.New(k, b.client, st)
 	offset.New(k, b.query)
-	retry.New(k, st)
+	retry.New(k, b.queue, st)
 	admin.New(k, admin.Params{Query: b.query, Clients: b.client, Stats: st, Usage: p.FS.Usage})
 	b.alloc = &allocators{cfg: cfg, from: p.Plugins.Allocate, settings: func(name string) plugin.Settings { return b.settings("allocate", name, "") }}
 	assign.New(k, assign.Params{

@@ -99,6 +99,20 @@ func (q *Queue) Submit(recs []*message.Record, done func(kernel.Placed, error)) 
 	q.submit(0, recs, done)
 }
 
+// SubmitSince is Submit of records whose topics were looked up after [Queue.Epoch] was
+// epoch. When that has to be done again it is false, and done is not called.
+func (q *Queue) SubmitSince(epoch uint64, recs []*message.Record, done func(kernel.Placed, error)) bool {
+	outdated := false
+	q.submit(epoch, recs, func(p kernel.Placed, err error) {
+		if errors.Is(err, ErrOutdated) { // before submit returns
+			outdated = true
+			return
+		}
+		done(p, err)
+	})
+	return !outdated
+}
+
 func (q *Queue) submit(epoch uint64, recs []*message.Record, done func(kernel.Placed, error)) {
 	for _, r := range recs {
 		if n := r.PropertiesSize(); n > message.MaxProperties {

@@ -246,7 +246,7 @@ func TryStart(tb testing.TB, o Options) (*Engine, error) {
 	send.New(e.K, e.Queue, st)
 	pull.New(e.K, e.Clients, st)
 	offset.New(e.K, q)
-	retry.New(e.K, st)
+	retry.New(e.K, e.Queue, st)
 	admin.New(e.K, admin.Params{Query: q, Clients: e.Clients, Stats: st, Usage: o.Disk.FS.Usage})
 	rp := retention.Params{Usage: o.Usage}
 	if o.Usage != nil {

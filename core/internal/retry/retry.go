@@ -9,6 +9,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/internal/combine"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/internal/stats"
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -18,12 +19,13 @@ import (
 // Retry is the behaviour.
 type Retry struct {
 	k     *kernel.Kernel
+	q     *combine.Queue
 	stats *stats.Stats
 }
 
 // New makes the behaviour and registers it.
-func New(k *kernel.Kernel, st *stats.Stats) *Retry {
-	r := &Retry{k: k, stats: st}
+func New(k *kernel.Kernel, q *combine.Queue, st *stats.Stats) *Retry {
+	r := &Retry{k: k, q: q, stats: st}
 	k.Handle(command.ReqConsumerSendMsgBack, r.back)
 	return r
 }
@@ -34,20 +36,28 @@ func (b *Retry) back(r *kernel.Request) {
 		r.Fail(err)
 		return
 	}
-	rec, err := b.make(&h, r)
+	for !b.put(&h, r) { // its topic was deleted meanwhile: it is made again
+	}
+}
+
+// put stores the record that goes back and answers; false when its topic has to be
+// looked up again.
+func (b *Retry) put(h *command.SendBackRequest, r *kernel.Request) bool {
+	epoch := b.q.Epoch()
+	x, err := b.make(h, r)
 	if err != nil {
 		r.Fail(err)
-		return
+		return true
 	}
-	if rec == nil { // the group keeps no retries
+	if x == nil { // the group keeps no retries
 		r.OK()
-		return
+		return true
 	}
-	t := r.Ticket()
-	span := b.k.Spans.Settle("send_back", string(h.Group), message.Queue{Topic: rec.Topic, ID: rec.QueueID})
+	t, rec, group := r.Ticket(), x.rec, string(h.Group)
+	span := b.k.Spans.Settle("send_back", group, message.Queue{Topic: rec.Topic, ID: rec.QueueID})
 	var in stats.In
 	in.Add(1, int64(rec.Size()))
-	b.k.Journal.Submit([]*message.Record{rec}, func(_ kernel.Placed, err error) {
+	ok := b.q.SubmitSince(epoch, []*message.Record{rec}, func(_ kernel.Placed, err error) {
 		if err != nil {
 			span.End(command.ResponseName(command.RespSystemError), true)
 			t.Reply(command.RespSystemError, func(w *command.Writer) { w.Remark(err.Error()) })
@@ -57,10 +67,26 @@ func (b *Retry) back(r *kernel.Request) {
 		span.End(command.ResponseName(command.RespSuccess), false)
 		t.Reply(command.RespSuccess, nil)
 	})
+	if !ok {
+		span.End(command.ResponseName(command.RespTopicNotExist), true)
+		return false
+	}
+	b.stats.Back(group, x.from)
+	if x.dead {
+		b.stats.Dead(group, x.from)
+	}
+	return true
+}
+
+// sentBack is what goes back.
+type sentBack struct {
+	rec  *message.Record
+	from string // the topic that it was consumed from
+	dead bool   // its attempts are used up
 }
 
 // make builds the record that goes back; nil when there is nothing to do.
-func (b *Retry) make(h *command.SendBackRequest, r *kernel.Request) (*message.Record, error) {
+func (b *Retry) make(h *command.SendBackRequest, r *kernel.Request) (*sentBack, error) {
 	k := b.k
 	if err := k.Sendable(); err != nil {
 		return nil, err
@@ -109,14 +135,11 @@ func (b *Retry) make(h *command.SendBackRequest, r *kernel.Request) (*message.Re
 		// Not the header's originMsgId: clients put the unique key there.
 		props = message.AppendProperty(props, message.PropOriginMessageID, string(message.AppendOffsetID(nil, v.StoreHost, v.Position)))
 	}
-	b.stats.Back(group, string(v.Topic))
-	if dead {
-		b.stats.Dead(group, string(v.Topic))
-	}
-	return &message.Record{
+	rec := &message.Record{
 		Topic: topic.Config.TopicName, QueueID: rand.Int32N(max(topic.Config.WriteQueueNums, 1)),
 		Flag: v.Flag, SysFlag: v.SysFlag &^ message.SysTxMask, BornTime: v.BornTime,
 		BornHost: message.HostOf(message.HostAddr(v.BornHost)), StoreHost: k.StoreHost,
 		ReconsumeTimes: v.ReconsumeTimes + 1, Body: append([]byte(nil), v.Body...), Properties: props,
-	}, nil
+	}
+	return &sentBack{rec, string(v.Topic), dead}, nil
 }
