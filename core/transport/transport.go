@@ -30,7 +30,8 @@ var (
 	ErrIdle = errors.New("peer was idle for too long")
 )
 
-// Handler is the engine's side: it makes a session for each peer.
+// Handler is the engine's side: it makes a session for each peer. It is a pointer, or another
+// type that can be compared: a transport keeps a list of those that it owes a Settle.
 type Handler interface {
 	// Opened is called once for each new peer, before anything is read.
 	Opened(p Peer) Session

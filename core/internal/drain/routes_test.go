@@ -50,11 +50,11 @@ type names struct {
 	asked *atomic.Int64
 }
 
-func (n names) Opened(p transport.Peer) transport.Session { return &namesPeer{n, p} }
-func (n names) Settle()                                   {}
+func (n *names) Opened(p transport.Peer) transport.Session { return &namesPeer{n, p} }
+func (n *names) Settle()                                   {}
 
 type namesPeer struct {
-	names
+	*names
 	p transport.Peer
 }
 
@@ -86,7 +86,7 @@ func TestElsewhere(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, tr.Shutdown(context.Background())) })
 	serve := func(route func(topic string) (int32, []byte)) (string, *atomic.Int64) {
 		asked := new(atomic.Int64)
-		l, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: names{route, asked}})
+		l, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: &names{route, asked}})
 		require.NoError(t, err)
 		return l.Address(), asked
 	}
