@@ -82,6 +82,16 @@ func TestSilent(t *testing.T) {
 	require.NoError(t, err)
 	i.out.over.Store(true) // it swallows what it would say
 	require.NoError(t, p.Close())
+	// The clock is faster than what is still on its way.
+	gone := first
+	if p.Remote().String() == bystander.LocalAddr().String() {
+		gone = bystander
+	}
+	_, err = gone.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	l, err := ln.(*listener).t.current()
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return l.owes() == "say that it closed a peer" }, patience, time.Millisecond/10)
 	errs := make(chan error, 1)
 	go func() {
 		for { // the one that was closed has its own cause
