@@ -218,12 +218,7 @@ func nameServerOf(n *node) fx.Option {
 			},
 		),
 		fx.Invoke(func(p *adminport.Port, s *nameserver.Server) {
-			p.Check("name server", func() error {
-				if s.Address() == "" {
-					return errors.New("starting or stopping")
-				}
-				return nil
-			})
+			p.Check("name server", s.Ready)
 		}),
 	)
 }

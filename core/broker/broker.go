@@ -563,6 +563,11 @@ func (b *Broker) Ready() error {
 	if d := b.queue.Stuck(); d >= hangs {
 		return fmt.Errorf("the log hangs: store %s has been taking one batch for %v", b.p.Config.Store.Storage, d.Round(time.Second))
 	}
+	if h := b.trans.Capabilities().Health; h != nil { // of the client port; what listens beside it is not told to clients
+		if err := h.Serving(); err != nil {
+			return fmt.Errorf("the client port is away: %w", err)
+		}
+	}
 	return b.k.Writable()
 }
 

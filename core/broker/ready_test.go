@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -79,4 +80,54 @@ func TestNotReadyWhileTheLogHangs(t *testing.T) {
 	_, err = readFrame(c)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return b.Ready() == nil }, 10*time.Second, time.Millisecond)
+}
+
+// sometimes is a transport that may be away.
+type sometimes struct {
+	transport.Transport
+	away *atomic.Pointer[error]
+}
+
+func (s sometimes) Capabilities() transport.Capabilities {
+	c := s.Transport.Capabilities()
+	c.Health = s
+	return c
+}
+
+func (s sometimes) Serving() error {
+	if why := s.away.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
+// A broker that no client reaches is none to send clients to. What listens beside the
+// client port is another matter.
+func TestNotReadyWhileTheClientPortIsAway(t *testing.T) {
+	var client, beside atomic.Pointer[error]
+	mayLeave := func(name string, away *atomic.Pointer[error]) transport.Factory {
+		f := remoting.NewFactory()
+		return plugin.NewRawFactory(name, f.Describe, func(ctx context.Context, p transport.Params, raw plugin.Raw) (transport.Transport, error) {
+			tr, err := f.Build(ctx, p, raw)
+			return sometimes{tr, away}, err
+		})
+	}
+	p := configured(t, "transport=first", "listen=127.0.0.1:0", "moreListeners=second://127.0.0.1:0")
+	var err error
+	p.Plugins, err = wiring.NewPlugins([]storage.Factory{memory.NewFactory()}, nil, []replication.Factory{solo.NewFactory()},
+		[]transport.Factory{mayLeave("first", &client), mayLeave("second", &beside)})
+	require.NoError(t, err)
+	b, err := broker.New(t.Context(), p)
+	require.NoError(t, err)
+	require.NoError(t, b.Start(t.Context()))
+	defer func() { require.NoError(t, b.Shutdown(context.Background())) }()
+	require.NoError(t, b.Ready())
+
+	gone := fmt.Errorf("%w: it is away", plugin.ErrUnavailable)
+	beside.Store(&gone)
+	require.NoError(t, b.Ready())
+	client.Store(&gone)
+	require.EqualError(t, b.Ready(), "the client port is away: "+gone.Error())
+	client.Store(nil)
+	require.NoError(t, b.Ready())
 }

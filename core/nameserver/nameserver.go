@@ -95,6 +95,17 @@ func (s *Server) Address() string {
 	return s.listener.Address()
 }
 
+// Ready returns nil when brokers and clients can connect, else why not.
+func (s *Server) Ready() error {
+	if s.Address() == "" {
+		return errors.New("starting or stopping")
+	}
+	if h := s.transport.Capabilities().Health; h != nil {
+		return h.Serving()
+	}
+	return nil
+}
+
 // Shutdown closes all connections. What brokers registered is gone then; they
 // come back when a name server does.
 func (s *Server) Shutdown(ctx context.Context) error {

@@ -170,6 +170,9 @@ type Transport interface {
 type Capabilities struct {
 	Dialer Dialer
 	Mover  Mover
+	// Health is offered by what hosts a transport, whatever the transport is: no
+	// plugin describes it, and Facets does not name it.
+	Health Health
 }
 
 // Names of the facets in a plugin.Description.
@@ -198,6 +201,16 @@ type Dialer interface {
 	// configuration says, plain without one. Errors: ErrNotRunning, ctx's; all others
 	// name the address. Safe for concurrent use.
 	Dial(ctx context.Context, address string, lim Limits, tls *tls.Config, h Handler) (Peer, error)
+}
+
+// Health is the facet of transports whose listeners may cease to serve and serve again
+// without a call, as those in a process of their own do when it ends. Safe for
+// concurrent use.
+type Health interface {
+	// Serving returns nil while all listeners serve, also when there is none, and else
+	// why not, as an error that matches plugin.ErrUnavailable. It does not block.
+	// Errors beside it: ErrNotRunning.
+	Serving() error
 }
 
 // Moving is a peer on its way from one transport to another.

@@ -35,11 +35,13 @@ func (w *wrapped) Serve(ctx context.Context, l transport.Listen, s transport.Ser
 	return w.Transport.Serve(ctx, l, s)
 }
 
-// Capabilities implements [transport.Transport]: the Dialer is wrapped.
+// Capabilities implements [transport.Transport]: the Dialer is wrapped, Health passed
+// on.
 func (w *wrapped) Capabilities() transport.Capabilities {
-	var c transport.Capabilities
-	if d := w.Transport.Capabilities().Dialer; d != nil {
-		c.Dialer = &dialer{w: w, d: d}
+	inner := w.Transport.Capabilities()
+	c := transport.Capabilities{Health: inner.Health}
+	if inner.Dialer != nil {
+		c.Dialer = &dialer{w: w, d: inner.Dialer}
 	}
 	return c
 }

@@ -22,7 +22,8 @@ type listener struct {
 	lim     transport.Limits
 	h       transport.Handler
 
-	moved bool // it has to serve in another link; under t.mu
+	// Under t.mu. moved: it has to serve in another link; away: it serves in none.
+	moved, away bool
 
 	// Of moving, which asks the process, and of what follows. Who ends the listener waits
 	// for it, proxy.LastMoment at most: otherwise it might serve in a process that nobody
@@ -79,7 +80,7 @@ func (ln *listener) move(ctx context.Context, l *link, ticket uint64) error {
 	}
 	ln.t.mu.Lock()
 	defer ln.t.mu.Unlock()
-	ln.moved = false
+	ln.moved, ln.away = false, false
 	return nil
 }
 

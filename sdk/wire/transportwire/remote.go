@@ -44,6 +44,7 @@ type remote struct {
 var (
 	_ transport.Transport = (*remote)(nil)
 	_ transport.Dialer    = (*remote)(nil)
+	_ transport.Health    = (*remote)(nil)
 )
 
 func newRemote(h *host, p transport.Params, raw plugin.Raw, facets []string) *remote {
@@ -55,6 +56,7 @@ func newRemote(h *host, p transport.Params, raw plugin.Raw, facets []string) *re
 
 // Capabilities implements [transport.Transport].
 func (t *remote) Capabilities() (c transport.Capabilities) {
+	c.Health = t
 	if slices.Contains(t.facets, transport.FacetDialer) {
 		c.Dialer = t
 	}
@@ -161,6 +163,25 @@ func (t *remote) Serve(ctx context.Context, l transport.Listen, s transport.Serv
 	return ln, nil
 }
 
+// Serving implements [transport.Health].
+func (t *remote) Serving() error {
+	if !t.life.Running() {
+		return transport.ErrNotRunning
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, ln := range t.listeners {
+		switch {
+		case !ln.away:
+		case t.cur == nil:
+			return fmt.Errorf("transport %s does not serve %s: %w", t.h.name, ln.address, t.cause)
+		default:
+			return fmt.Errorf("%w: the process of transport %s runs again and does not serve %s yet", plugin.ErrUnavailable, t.h.name, ln.address)
+		}
+	}
+	return nil
+}
+
 // Dial implements [transport.Dialer].
 func (t *remote) Dial(ctx context.Context, address string, lim transport.Limits, conf *tls.Config, h transport.Handler) (transport.Peer, error) {
 	fail := func(err error) error {
@@ -253,6 +274,9 @@ func longer(wait time.Duration) time.Duration { return min(max(2*wait, firstBack
 func (t *remote) restart(old *link, wait time.Duration) (*link, time.Duration) {
 	t.mu.Lock()
 	t.cur, t.cause = nil, old.why
+	for _, ln := range t.listeners {
+		ln.away = true
+	}
 	t.mu.Unlock()
 	t.set.Logger.Error("the process of a transport is gone: its peers are closed, it is started again", "plugin", t.h.name, "error", old.why)
 	old.cut()
