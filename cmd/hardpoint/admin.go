@@ -36,7 +36,7 @@ func (a *adminFlags) register(c *cobra.Command) {
 	f := c.Flags()
 	f.Var(&a.servers, "namesrv", "`addresses` of name servers, of which the first that answers is asked; else those of NAMESRV_ADDR, or of the configuration (HARDPOINT_CONFIG, HARDPOINT_NAMESRV_ADDR), or "+defaultNameServer)
 	a.timeout = adminclient.DefaultTimeout
-	f.Var(durationFlag{&a.timeout}, "timeout", "how long a server may take for an answer")
+	f.Var(limitFlag{durationFlag{&a.timeout}}, "timeout", "how long a server may take for an answer")
 	_ = c.RegisterFlagCompletionFunc("namesrv", cobra.NoFileCompletions)
 	a.tls.register(c)
 }

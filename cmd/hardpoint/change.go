@@ -64,6 +64,7 @@ type attributeFlags struct {
 
 func (a *attributeFlags) register(c *cobra.Command, update bool) {
 	c.Flags().StringToStringVar(&a.set, "attribute", nil, "set attributes, `key=value`; the broker says which it knows")
+	noDefaults(c.Flags(), "attribute")
 	if update {
 		c.Flags().StringSliceVar(&a.remove, "remove-attribute", nil, "take attributes away, by `key`")
 	}

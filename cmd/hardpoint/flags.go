@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/plugin"
@@ -92,6 +93,37 @@ func (d durationFlag) Set(text string) error {
 	}
 	*d.d = v
 	return nil
+}
+
+// limitFlag is a time that has to be more than nothing.
+type limitFlag struct{ durationFlag }
+
+// Set implements [pflag.Value].
+func (l limitFlag) Set(text string) error {
+	v, err := config.ParseDuration(text)
+	if err == nil && v <= 0 {
+		err = errors.New("must be more than nothing")
+	}
+	if err == nil {
+		*l.d = v
+	}
+	return err
+}
+
+// noDefaults hides what flags hold that were not given, of commands to which that means
+// nothing.
+func noDefaults(f *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		of := f.Lookup(name)
+		switch of.Value.Type() { // what pflag takes for no default
+		case "bool":
+			of.DefValue = "false"
+		case "int32", "int64":
+			of.DefValue = "0"
+		default:
+			of.DefValue = ""
+		}
+	}
 }
 
 // choice is one of some words.

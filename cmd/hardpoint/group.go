@@ -172,6 +172,9 @@ func (g *groupFlags) register(c *cobra.Command, update bool) {
 	f.Int32Var(&g.form.RetryQueues, "retry-queues", g.form.RetryQueues, "queues of the topic for retries")
 	f.BoolVar(&g.form.NotifyChange, "notify-change", g.form.NotifyChange, "whether members are told when others come and go")
 	g.attributes.register(c, update)
+	if update { // what is not said stays
+		noDefaults(f, "consume", "broadcast", "from-min", "order", "retry-max", "retry-queues", "notify-change")
+	}
 }
 
 var groupFlagNames = []string{"consume", "broadcast", "from-min", "order", "retry-max", "retry-queues", "notify-change", "attribute", "remove-attribute"}

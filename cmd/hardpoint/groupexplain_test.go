@@ -124,13 +124,14 @@ func TestMoments(t *testing.T) {
 	m := momentFlag{now: func() time.Time { return now }}
 	local := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local).UnixMilli()
 	for text, want := range map[string]int64{
-		"earliest": resetEarliest, "latest": resetLatest, "-2h": now.Add(-2 * time.Hour).UnixMilli(), "1700000000001": 1_700_000_000_001,
+		"earliest": resetEarliest, "latest": resetLatest, "-2h": now.Add(-2 * time.Hour).UnixMilli(), "-3d": now.Add(-72 * time.Hour).UnixMilli(), "-900000h": resetEarliest,
+		"1700000000001":        1_700_000_000_001,
 		"2023-11-14T22:13:20Z": 1_700_000_000_000, "2023-11-14T22:13:20.5+00:00": 1_700_000_000_500, "2026-01-02 03:04:05": local, "2026-01-02T03:04:05": local,
 	} {
 		require.NoError(t, m.Set(text), text)
 		require.Equal(t, want, m.ms, text)
 	}
-	for _, bad := range []string{"", "yesterday", "-2", "-", "5", "2026-13-01", "1960-01-01T00:00:00Z"} {
+	for _, bad := range []string{"", "yesterday", "-2", "-", "--2h", "5", "2026-13-01", "1960-01-01T00:00:00Z"} {
 		require.ErrorContains(t, m.Set(bad), "allowed are earliest, latest", bad)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/internal/adminclient"
 	"github.com/hardpointmq/hardpoint/internal/rpc"
 )
@@ -30,7 +31,7 @@ type momentFlag struct {
 	now  func() time.Time
 }
 
-const momentUsage = "a time as 2006-01-02T15:04:05Z or '2006-01-02 15:04:05' (local time), ms since 1970, or how long ago as -2h"
+const momentUsage = "a time as 2006-01-02T15:04:05Z or '2006-01-02 15:04:05' (local time), ms since 1970, or how long ago as -2h or -3d"
 
 func (m *momentFlag) String() string { return m.text }
 func (m *momentFlag) Type() string   { return "time" }
@@ -49,11 +50,12 @@ func (m *momentFlag) Set(text string) error {
 		now = m.now
 	}
 	if ago, ok := strings.CutPrefix(text, "-"); ok {
-		d, err := time.ParseDuration(ago)
-		if err != nil {
+		d, err := config.ParseDuration(ago)
+		if err != nil || d < 0 {
 			return fmt.Errorf("allowed are earliest, latest, or %s", momentUsage)
 		}
-		m.ms = now().Add(-d).UnixMilli()
+		// Times before 1970 would be taken for the end, by servers and here.
+		m.ms = max(now().Add(-d).UnixMilli(), resetEarliest)
 		return nil
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 1e11 { // 1973; less was meant as something else
@@ -141,6 +143,7 @@ while no member is connected, since with members they know times only.`,
 	f.Var(&r.to, "to", "earliest, latest, or "+momentUsage)
 	f.Int32Var(&r.queue, "queue", -1, "only this queue, by its `number`")
 	f.Int64Var(&r.offset, "offset", -1, "with --queue, this `offset`")
+	noDefaults(f, "queue", "offset")
 	f.BoolVar(&r.force, "force", false, "also forward, past messages that the group has not seen")
 	c.MarkFlagsMutuallyExclusive("to", "offset")
 	_ = c.RegisterFlagCompletionFunc("to", cobra.FixedCompletions([]string{"earliest", "latest"}, cobra.ShellCompDirectiveNoFileComp))

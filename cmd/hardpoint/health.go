@@ -64,7 +64,7 @@ The exit code is 0 when it is ready, else 1.`,
 	completeConfigFlags(c)
 	mode.register(c)
 	c.Flags().BoolVar(&live, "live", false, "ask only whether the process answers")
-	c.Flags().Var(durationFlag{&wait}, "timeout", "how long it may take to answer")
+	c.Flags().Var(limitFlag{durationFlag{&wait}}, "timeout", "how long it may take to answer")
 	return c
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -95,6 +96,7 @@ The exit code is 1 when there is no such message, or a broker that may have it d
 	f.StringVar(&q.key, "key", "", "`key` of messages")
 	f.Int32Var(&q.queue, "queue", -1, "`number` of the queue")
 	f.Int64Var(&q.offset, "offset", -1, "`offset` in the queue")
+	noDefaults(f, "queue", "offset")
 	f.Var(&q.from, "from", "stored at this `time` or later")
 	f.Var(&q.to, "to", "stored at this `time` or earlier")
 	f.Int32Var(&q.most, "max", 0, "`number` of messages at most; without it 32, with --offset that one")
@@ -162,7 +164,7 @@ func (q *messageQuery) check(c *cobra.Command) error {
 		q.to = momentFlag{ms: time.Now().Add(time.Hour).UnixMilli()} // clocks of brokers may be ahead
 	}
 	if q.from.ms > q.to.ms {
-		return fmt.Errorf("--from %s is behind --to %s", q.from.text, q.to.text)
+		return fmt.Errorf("--from %s (%s) is behind --to (%s)", q.from.text, timeText(q.from.ms), timeText(q.to.ms))
 	}
 	return nil
 }
@@ -195,16 +197,14 @@ func (q *messageQuery) run(ctx context.Context, c *adminclient.Client) error {
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(ms, func(a, b adminclient.Message) int {
+	slices.SortStableFunc(ms, func(a, b shownMessage) int {
 		return cmp.Or(cmp.Compare(a.StoreTime, b.StoreTime), strings.Compare(a.Broker, b.Broker), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Offset, b.Offset))
 	})
-	out := found{Messages: []shownMessage{}, Failures: adminclient.FailuresOf(failed)}
+	out := found{Failures: adminclient.FailuresOf(failed)}
 	if len(ms) > int(q.most) {
 		ms, out.More = ms[:q.most], q.by != byOffset || q.most > 1
 	}
-	for i := range ms {
-		out.Messages = append(out.Messages, q.shown(&ms[i]))
-	}
+	out.Messages = append([]shownMessage{}, ms...)
 	if len(ms) == 0 && !q.out.json() {
 		return cmp.Or(failed, q.nothing())
 	}
@@ -247,8 +247,9 @@ func (q *messageQuery) span() string {
 	return out
 }
 
-// find asks; failed names the brokers that did not answer.
-func (q *messageQuery) find(ctx context.Context, c *adminclient.Client) (ms []adminclient.Message, failed, err error) {
+// find asks; failed names the brokers that did not answer. Of what is found only what
+// is shown is kept: messages may be large.
+func (q *messageQuery) find(ctx context.Context, c *adminclient.Client) (ms []shownMessage, failed, err error) {
 	if q.by == byID && q.topic == "" {
 		m, err := c.MessageByID(ctx, q.id)
 		if errors.Is(err, message.ErrID) {
@@ -257,13 +258,13 @@ func (q *messageQuery) find(ctx context.Context, c *adminclient.Client) (ms []ad
 		if err != nil {
 			return nil, nil, err
 		}
-		return []adminclient.Message{*m}, nil, nil
+		return q.allShown(*m), nil, nil
 	}
 	brokers, queues, err := q.brokers(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	results := adminclient.Each(ctx, brokers, func(ctx context.Context, b adminclient.Broker) ([]adminclient.Message, error) {
+	results := adminclient.Each(ctx, brokers, func(ctx context.Context, b adminclient.Broker) ([]shownMessage, error) {
 		switch q.by {
 		case byOffset:
 			return q.read(ctx, c, b, q.queue, q.offset)
@@ -274,7 +275,8 @@ func (q *messageQuery) find(ctx context.Context, c *adminclient.Client) (ms []ad
 		if q.by == byID {
 			h.Key, h.UniqueKey, h.BeginTimestamp = []byte(q.id), true, 0
 		}
-		return c.MessagesByKey(ctx, b, h)
+		ms, err := c.MessagesByKey(ctx, b, h)
+		return q.allShown(ms...), err
 	})
 	for _, r := range results {
 		ms = append(ms, r.Value...)
@@ -288,7 +290,7 @@ func (q *messageQuery) find(ctx context.Context, c *adminclient.Client) (ms []ad
 }
 
 // recordOf is the record of an id, if it is one of a broker of the topic.
-func (q *messageQuery) recordOf(ctx context.Context, c *adminclient.Client, brokers []adminclient.Broker) ([]adminclient.Message, error) {
+func (q *messageQuery) recordOf(ctx context.Context, c *adminclient.Client, brokers []adminclient.Broker) ([]shownMessage, error) {
 	addr, at, err := message.ParseOffsetID(q.id)
 	i := slices.IndexFunc(brokers, func(b adminclient.Broker) bool { return b.Address == addr.String() })
 	if err != nil || i < 0 {
@@ -301,7 +303,7 @@ func (q *messageQuery) recordOf(ctx context.Context, c *adminclient.Client, brok
 	if err != nil || m.Topic != q.topic {
 		return nil, err
 	}
-	return []adminclient.Message{*m}, nil
+	return q.allShown(*m), nil
 }
 
 // brokers are those to ask, with the number of queues of each by name.
@@ -344,7 +346,7 @@ func (q *messageQuery) brokers(ctx context.Context, c *adminclient.Client) ([]ad
 }
 
 // read reads a queue from an offset on, one message more than is shown.
-func (q *messageQuery) read(ctx context.Context, c *adminclient.Client, b adminclient.Broker, queue int32, from int64) (out []adminclient.Message, err error) {
+func (q *messageQuery) read(ctx context.Context, c *adminclient.Client, b adminclient.Broker, queue int32, from int64) (out []shownMessage, err error) {
 	of := message.Queue{Topic: q.topic, ID: queue}
 	for left := q.most + 1 - int32(len(out)); left > 0; left = q.most + 1 - int32(len(out)) {
 		ms, next, err := c.Read(ctx, b, of, from, min(left, 32))
@@ -355,7 +357,7 @@ func (q *messageQuery) read(ctx context.Context, c *adminclient.Client, b adminc
 			if q.by == byTime && m.StoreTime > q.to.ms {
 				return out, nil
 			}
-			out = append(out, m)
+			out = append(out, q.shown(&m))
 		}
 		if next <= from || len(ms) == 0 && q.by == byOffset {
 			break // its end, or an offset that is behind it
@@ -366,7 +368,7 @@ func (q *messageQuery) read(ctx context.Context, c *adminclient.Client, b adminc
 }
 
 // stored reads what was stored in a time, in all queues or the one that is asked for.
-func (q *messageQuery) stored(ctx context.Context, c *adminclient.Client, b adminclient.Broker, queues int32) (out []adminclient.Message, err error) {
+func (q *messageQuery) stored(ctx context.Context, c *adminclient.Client, b adminclient.Broker, queues int32) (out []shownMessage, err error) {
 	for id := range queues {
 		if q.queue >= 0 && id != q.queue {
 			continue
@@ -377,7 +379,7 @@ func (q *messageQuery) stored(ctx context.Context, c *adminclient.Client, b admi
 		}
 		ms, err := q.read(ctx, c, b, id, from)
 		for _, m := range ms {
-			if m.StoreTime >= q.from.ms { // a broker gives the last one when all are older
+			if int64(m.StoreTime) >= q.from.ms { // a broker gives the last one when all are older
 				out = append(out, m)
 			}
 		}
@@ -388,13 +390,24 @@ func (q *messageQuery) stored(ctx context.Context, c *adminclient.Client, b admi
 	return out, nil
 }
 
-// shown cuts and encodes the body.
+// allShown is shown of each.
+func (q *messageQuery) allShown(ms ...adminclient.Message) []shownMessage {
+	out := make([]shownMessage, 0, len(ms))
+	for i := range ms {
+		out = append(out, q.shown(&ms[i]))
+	}
+	return out
+}
+
+// shown cuts and encodes the body. It holds on to nothing else of the answer that the
+// message came with.
 func (q *messageQuery) shown(m *adminclient.Message) shownMessage {
 	s := shownMessage{Message: *m, StoreTime: instant(m.StoreTime), BornTime: instant(m.BornTime), Encoding: "none"}
 	body, cut, err := m.PlainBody(q.limit)
 	if err != nil {
 		body, cut, s.Note = m.Body[:min(len(m.Body), q.limit)], len(m.Body) > q.limit, err.Error()
 	}
+	s.Message.Body = nil
 	s.Cut, s.BodySize = cut, len(body)
 	if cut && m.SysFlag&message.SysCompressed == 0 {
 		s.BodySize = len(m.Body)
@@ -405,7 +418,7 @@ func (q *messageQuery) shown(m *adminclient.Message) shownMessage {
 	for s.Cut && q.body.word == "text" && err == nil && len(body) > 0 && !utf8.Valid(body) && utf8.Valid(trimRune(body)) {
 		body = trimRune(body) // the limit is inside of a letter
 	}
-	s.bytes = body
+	s.bytes = bytes.Clone(body)
 	if q.body.word == "text" && utf8.Valid(body) && err == nil {
 		s.Encoding, s.Body = "text", string(body)
 	} else {
@@ -454,6 +467,20 @@ func escaped(s string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
+// widest is how many letters a text of a producer's has in a table, where one makes all
+// lines as long.
+const widest = 64
+
+func clipped(s string) string {
+	n := 0
+	for i := range s {
+		if n++; n > widest {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
 func (q *messageQuery) print(g *page, out *found) {
 	if len(out.Messages) == 1 && !out.More {
 		out.Messages[0].write(g, q.body.word)
@@ -462,7 +489,7 @@ func (q *messageQuery) print(g *page, out *found) {
 	g.row("STORED", "BROKER", "QUEUE", "OFFSET", "KEYS", "TAGS", "UNIQUE KEY", "BODY")
 	for i := range out.Messages {
 		m := &out.Messages[i]
-		g.row(m.StoreTime, m.Broker, m.Queue, m.Offset, m.Keys, m.Tags, m.UniqueKey, m.bodyText(q.body.word))
+		g.row(m.StoreTime, m.Broker, m.Queue, m.Offset, clipped(m.Keys), clipped(m.Tags), clipped(m.UniqueKey), m.bodyText(q.body.word))
 	}
 	if out.More {
 		g.part()

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"compress/zlib"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -39,6 +40,7 @@ func TestBodies(t *testing.T) {
 			q.body.word = encoding
 			s := q.shown(&x.m)
 			require.Contains(t, s.Note, x.note, name)
+			require.Nil(t, s.Message.Body, name, "the rest of a large message is not kept")
 			require.Equal(t, x.size, s.BodySize, name)
 			switch encoding {
 			case "text":
@@ -51,5 +53,30 @@ func TestBodies(t *testing.T) {
 				require.Empty(t, s.Body, name)
 			}
 		}
+	}
+}
+
+// TestOddJSON: what a producer wrote reaches a terminal as JSON does, too, and is the
+// same JSON.
+func TestOddJSON(t *testing.T) {
+	for text, want := range map[string]string{
+		"é€😀\n\"<&>":               `"é€😀\n\"<&>"`,
+		"\x1b[31m\u009b31m\x7f":    `"\u001b[31m\u009b31m\u007f"`,
+		"abc\u202edcb\u2066\u00a0": `"abc\u202edcb\u2066\u00a0"`,
+		"\U000e0041":               `"\udb40\udc41"`,
+	} {
+		var out bytes.Buffer
+		require.NoError(t, (&program{stdout: &out}).printJSON(text))
+		require.Equal(t, want+"\n", out.String())
+		var back string
+		require.NoError(t, json.Unmarshal(out.Bytes(), &back))
+		require.Equal(t, text, back)
+	}
+	require.Equal(t, "no \uFFFDecnecil", harmless("no \u202eecnecil"))
+}
+
+func TestClipped(t *testing.T) {
+	for n, want := range map[int]string{0: "", widest: strings.Repeat("€", widest), widest + 1: strings.Repeat("€", widest) + "…", 5000: strings.Repeat("€", widest) + "…"} {
+		require.Equal(t, want, clipped(strings.Repeat("€", n)))
 	}
 }

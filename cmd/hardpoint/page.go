@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -27,10 +29,38 @@ func (o *output) json() bool { return o.word == "json" }
 
 // printJSON writes v indented.
 func (p *program) printJSON(v any) error {
-	e := json.NewEncoder(p.stdout)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := p.stdout.Write(plainJSON(b.Bytes()))
+	return err
+}
+
+// plainJSON escapes what a terminal would not show as it is and JSON has no need to
+// escape, such as the controls of C1 and marks that turn the direction of writing. It is
+// the same JSON.
+func plainJSON(b []byte) []byte {
+	odd := func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+	if !bytes.ContainsFunc(b, odd) {
+		return b
+	}
+	out := make([]byte, 0, len(b)+64)
+	for _, r := range string(b) {
+		switch {
+		case !odd(r):
+			out = utf8.AppendRune(out, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out
 }
 
 // show prints what a command found: v as JSON, or what text writes of it.

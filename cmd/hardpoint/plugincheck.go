@@ -97,7 +97,7 @@ Flags come before FILE; what follows it is the program's. Exit code 1 when somet
 	f := c.Flags()
 	f.SetInterspersed(false)
 	k.timeout = 30 * time.Second
-	f.Var(durationFlag{&k.timeout}, "timeout", "how long the start, and each plugin, may take")
+	f.Var(limitFlag{durationFlag{&k.timeout}}, "timeout", "how long the start, and each plugin, may take")
 	f.StringVar(&k.cmd.Checksum, "checksum", "", "SHA-256 that the program must have, in hexadecimal digits")
 	f.StringArrayVar(&k.cmd.Env, "env", nil, "`NAME=VALUE` for the program's environment, once for each")
 	f.StringVar(&k.raw, "config", "", "configuration of the plugins instead of their defaults, as a JSON `object`")

@@ -51,6 +51,9 @@ func (t *topicForm) register(c *cobra.Command, update bool) {
 	f.BoolVar(&t.order, "order", false, "keep the queues of the topic as they are when brokers go away, for messages in order (the name servers are told)")
 	_ = c.RegisterFlagCompletionFunc("perm", cobra.FixedCompletions([]string{"R", "W", "RW", "none"}, cobra.ShellCompDirectiveNoFileComp))
 	t.attributes.register(c, update)
+	if update { // what is not said stays
+		noDefaults(f, "queues", "perm")
+	}
 }
 
 // apply changes cfg by the flags that were given, or by all of them.

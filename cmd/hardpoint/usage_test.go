@@ -18,13 +18,17 @@ func TestExitCodes(t *testing.T) {
 		code int
 		says string
 	}{
-		"":                                                 {exitOK, ""},
-		"help plugin new":                                  {exitOK, ""},
-		"completion bash":                                  {exitOK, ""},
-		"standalon":                                        {exitUsage, `unknown command "standalon" for "hardpoint"; did you mean standalone?`},
-		"bench prodcue":                                    {exitUsage, "did you mean produce?"},
-		"help nothing":                                     {exitUsage, `unknown command "nothing"`},
-		"completion tcsh":                                  {exitUsage, `unknown command "tcsh"`},
+		"":                         {exitOK, ""},
+		"help plugin new":          {exitOK, ""},
+		"completion bash":          {exitOK, ""},
+		"standalon":                {exitUsage, `unknown command "standalon" for "hardpoint"; did you mean standalone?`},
+		"bench prodcue":            {exitUsage, "did you mean produce?"},
+		"help nothing":             {exitUsage, `unknown command "nothing"`},
+		"completion tcsh":          {exitUsage, `unknown command "tcsh"`},
+		"health --timeout 0s":      {exitUsage, "more than nothing"},
+		"topic list --timeout 0s":  {exitUsage, "more than nothing"},
+		"topic list --timeout -1s": {exitUsage, "more than nothing"},
+		"plugin check --timeout 0s /no/such/file": {exitUsage, "more than nothing"},
 		"health now":                                       {exitUsage, `takes no arguments; "now" was given`},
 		"man":                                              {exitUsage, "needs exactly DIR"},
 		"version now":                                      {exitUsage, `takes no arguments; "now" was given`},
@@ -140,5 +144,17 @@ func TestTimesInLogs(t *testing.T) {
 		var out bytes.Buffer
 		newLogger(&out, new(slog.LevelVar), format).Info("ended", "after", 184*time.Millisecond)
 		require.Contains(t, out.String(), "184ms", format)
+	}
+}
+
+// TestNoDefaults: help does not call a default what is left as it is.
+func TestNoDefaults(t *testing.T) {
+	for line, hidden := range map[string]bool{"topic create": false, "topic update": true, "group create": false, "group update": true} {
+		var out bytes.Buffer
+		require.Equal(t, exitOK, run(t.Context(), append(strings.Fields(line), "--help"), nil, &out, &out))
+		own := strings.ReplaceAll(out.String(), "(default text)", "")
+		own = strings.ReplaceAll(own, "(default 5s)", "")
+		require.Equal(t, hidden, !strings.Contains(own, "(default"), own)
+		require.NotContains(t, own, "[]")
 	}
 }
