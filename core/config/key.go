@@ -150,7 +150,7 @@ func (k Key) AllowedText() string {
 	case Addresses:
 		return "HOST:PORT addresses separated by semicolons"
 	case Listeners:
-		return "TRANSPORT://ADDRESS separated by semicolons, with the name of a transport plugin and an address of its kind, as in remoting://:10921"
+		return "TRANSPORT://ADDRESS separated by semicolons, with the name of a transport plugin and an address of its kind, as in remoting://:10931"
 	case Delays:
 		return "up to 64 steps separated by blanks, each a number with s, m, h or d, as in 1s 5s 10m 2h"
 	default:
