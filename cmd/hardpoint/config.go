@@ -335,11 +335,11 @@ func (p *program) configShow() *cobra.Command {
 			}
 			g := newPage(p.stdout)
 			for _, r := range rows {
-				group := ""
 				if several {
-					group = r.Group + "\t"
+					g.line("%s\t%s\t%s\t%s", r.Group, r.Key, r.Value, r.Source)
+					continue
 				}
-				g.line("%s%s\t%s\t%s", group, r.Key, r.Value, r.Source)
+				g.line("%s\t%s\t%s", r.Key, r.Value, r.Source)
 			}
 			return g.end()
 		},

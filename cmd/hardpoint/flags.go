@@ -102,7 +102,7 @@ type limitFlag struct{ durationFlag }
 func (l limitFlag) Set(text string) error {
 	v, err := config.ParseDuration(text)
 	if err == nil && v <= 0 {
-		err = errors.New("must be more than nothing")
+		err = errors.New("write a time above zero, such as 5s")
 	}
 	if err == nil {
 		*l.d = v

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -84,8 +85,31 @@ func newPage(w io.Writer) *page {
 	return &page{b, tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)}
 }
 
+// line is one, or as many as format has: texts in it, which may be of others, begin none.
 func (p *page) line(format string, args ...any) {
+	args = slices.Clone(args)
+	for i, a := range args {
+		switch v := a.(type) {
+		case string:
+			args[i] = inLine.Replace(v)
+		case error:
+			args[i] = inLine.Replace(v.Error())
+		}
+	}
 	fmt.Fprint(p.w, harmless(fmt.Sprintf(format, args...))+"\n")
+}
+
+var inLine = strings.NewReplacer("\n", `\n`, "\t", `\t`)
+
+// shellWord is a name in a command that is proposed, as one word of a shell: a topic may
+// be called a|b, and clients choose names.
+func shellWord(name string) string {
+	if name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("_-%.:", r)
+	}) {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
 // row is a line of a table, with the titles of its columns or their values; see cell.

@@ -63,11 +63,8 @@ listens, a replication plugin takes office over a store in memory. What is wrong
 
 Flags come before FILE; what follows it is the program's. Exit code 1 when something is wrong.`,
 		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case len(args) == 0 || args[0] == "":
+			if len(args) == 0 || args[0] == "" {
 				return errors.New("needs FILE, the program to check")
-			case k.timeout <= 0:
-				return fmt.Errorf("--timeout is %v; write a time above zero, such as 30s", k.timeout)
 			}
 			for _, kv := range k.cmd.Env {
 				if name, _, ok := strings.Cut(kv, "="); !ok || name == "" {
