@@ -150,7 +150,7 @@ func Split(buf []byte, frames []Frame, lim Limits) (out []Frame, used, want int,
 		length := binary.BigEndian.Uint32(rest)
 		total := int64(length) + 4
 		if total > int64(lim.Frame) {
-			return frames, used, 0, fmt.Errorf("%w: frame of %d bytes, limit %d", ErrFrameTooLarge, total, lim.Frame)
+			return frames, used, 0, fmt.Errorf("%w: frame of %d bytes, limit %d%s", ErrFrameTooLarge, total, lim.Frame, stranger([4]byte(rest)))
 		}
 		if length < 4 {
 			return frames, used, 0, fmt.Errorf("%w: frame length %d is below 4", ErrHeader, length)
@@ -178,4 +178,18 @@ func Split(buf []byte, frames []Frame, lim Limits) (out []Frame, used, want int,
 		used += int(total)
 	}
 	return frames, used, 0, nil
+}
+
+// stranger says what begins with these bytes, when it is no frame but what often comes to
+// or from a port that is another one than somebody thought.
+func stranger(b [4]byte) string {
+	if (b[0] == 0x15 || b[0] == 0x16) && b[1] == 3 { // alert, handshake
+		return "; it is TLS"
+	}
+	for _, c := range b {
+		if c < ' ' || c > '~' {
+			return ""
+		}
+	}
+	return fmt.Sprintf("; it begins with %q, which is another protocol", b[:])
 }

@@ -75,10 +75,13 @@ func TestSplitRefuses(t *testing.T) {
 		want error
 		text string
 	}{
-		"TLS hello":              {in: []byte{0x16, 3, 1, 2}, want: ErrFrameTooLarge, text: "limit 16777216"},
+		"TLS hello":              {in: []byte{0x16, 3, 1, 2}, want: ErrFrameTooLarge, text: "limit 16777216; it is TLS"},
+		"TLS alert":              {in: []byte{0x15, 3, 3, 0}, want: ErrFrameTooLarge, text: "limit 16777216; it is TLS"},
+		"HTTP":                   {in: []byte("HTTP/1.1 400 Bad Request"), want: ErrFrameTooLarge, text: `1213486164 bytes, limit 16777216; it begins with "HTTP", which is another protocol`},
 		"negative length":        {in: []byte{0xff, 0xff, 0xff, 0xff}, want: ErrFrameTooLarge},
 		"one byte above":         {in: prefix(MaxFrame-3, 0), want: ErrFrameTooLarge, text: "16777217"},
 		"own limit":              {in: prefix(100, 0), lim: Limits{Frame: 103}, want: ErrFrameTooLarge, text: "104 bytes, limit 103"},
+		"no text":                {in: []byte{0x7f, 'x', 0x1b, '['}, want: ErrFrameTooLarge, text: "limit 16777216"},
 		"header limit":           {in: prefix(100, 50), lim: Limits{Header: 49}, want: ErrFrameTooLarge, text: "header of 50 bytes, limit 49"},
 		"length without word":    {in: []byte{0, 0, 0, 3}, want: ErrHeader, text: "length 3"},
 		"header beyond frame":    {in: prefix(10, 7), want: ErrHeader, text: "header of 7 bytes in a frame of 14"},
