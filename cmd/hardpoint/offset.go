@@ -294,7 +294,7 @@ type clonedQueue struct {
 	Topic  string `json:"topic"`
 	Broker string `json:"broker"`
 	Queue  int32  `json:"queue"`
-	Old    int64  `json:"old"`
+	Old    *int64 `json:"old"` // null: nothing
 	New    int64  `json:"new"`
 }
 
@@ -305,6 +305,8 @@ type offsetCloning struct {
 	DryRun  bool           `json:"dryRun"`
 	Queues  []clonedQueue  `json:"queues"`
 	Brokers []brokerChange `json:"brokers"`
+	// Failures are brokers of which nothing is known, and at which nothing was done.
+	Failures []adminclient.Failure `json:"failures,omitempty"`
 }
 
 func (p *program) offsetClone() *cobra.Command {
@@ -316,6 +318,12 @@ func (p *program) offsetClone() *cobra.Command {
 		Use: "clone FROM TO", Short: "Let a group go on where another one is",
 		Long: "Gives group TO the offsets that group FROM has. It shows the old and the new offset of each queue; with --yes it then does it.\nMembers of TO should be stopped.",
 		Args: exactly("FROM", "TO"), ValidArgsFunction: at.completeArgs(groupNames, groupNames),
+		PreRunE: func(_ *cobra.Command, args []string) error {
+			if args[0] == args[1] {
+				return fmt.Errorf("FROM and TO are the same group, %s", args[0])
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			return at.with(c.Context(), func(ctx context.Context, c *adminclient.Client) error {
 				return p.cloneOffsets(ctx, c, &at, &out, ok, args[0], args[1], topic)
@@ -354,7 +362,7 @@ func (p *program) cloneOffsets(ctx context.Context, c *adminclient.Client, at *a
 			l := clonedQueue{Topic: q.Topic, Broker: q.Broker, Queue: q.Queue, New: q.Committed}
 			for _, o := range target.queues {
 				if o.Topic == q.Topic && o.Queue == q.Queue {
-					l.Old = o.Committed
+					l.Old = &o.Committed
 				}
 			}
 			list = append(list, l)
@@ -366,13 +374,20 @@ func (p *program) cloneOffsets(ctx context.Context, c *adminclient.Client, at *a
 		return noGroup(ctx, c, from, len(brokers))
 	}
 	failed := adminclient.Failed(results)
-	v := offsetCloning{From: from, To: to, DryRun: !ok.yes, Queues: []clonedQueue{}, Brokers: []brokerChange{}}
+	v := offsetCloning{From: from, To: to, DryRun: !ok.yes, Queues: []clonedQueue{}, Brokers: []brokerChange{}, Failures: adminclient.FailuresOf(failed)}
 	var have []adminclient.Broker
 	for _, r := range results {
 		v.Queues = append(v.Queues, r.Value...)
 		if r.Err == nil {
 			have = append(have, r.Broker)
 		}
+	}
+	if len(v.Queues) == 0 && failed == nil {
+		in := ""
+		if topic != "" {
+			in = " in topic " + topic
+		}
+		return fmt.Errorf("group %s has no offsets%s; nothing was changed", from, in)
 	}
 	slices.SortFunc(v.Queues, func(a, b clonedQueue) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), strings.Compare(a.Broker, b.Broker), cmp.Compare(a.Queue, b.Queue))
@@ -397,7 +412,11 @@ func (p *program) cloneOffsets(ctx context.Context, c *adminclient.Client, at *a
 	err = p.show(out, v, func(g *page) {
 		g.row("TOPIC", "BROKER", "QUEUE", "OLD", "NEW")
 		for _, q := range v.Queues {
-			g.row(q.Topic, q.Broker, q.Queue, q.Old, q.New)
+			old := ""
+			if q.Old != nil {
+				old = fmt.Sprint(*q.Old)
+			}
+			g.row(q.Topic, q.Broker, q.Queue, old, q.New)
 		}
 		if ok.yes {
 			g.part()
