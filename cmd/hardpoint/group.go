@@ -335,6 +335,8 @@ type groupDeletion struct {
 	Dead    int64    `json:"deadLetters"`
 	// Brokers is empty when nothing was done.
 	Brokers []brokerChange `json:"brokers"`
+	// Failures are brokers of which nothing is known, and at which nothing was done.
+	Failures []adminclient.Failure `json:"failures,omitempty"`
 }
 
 func (p *program) groupDelete() *cobra.Command {
@@ -419,6 +421,7 @@ func (p *program) deleteGroup(ctx context.Context, c *adminclient.Client, at *ad
 	slices.Sort(d.Topics)
 	d.Members, d.Topics = slices.Compact(d.Members), slices.Compact(d.Topics)
 	failed := adminclient.Failed(losses)
+	d.Failures = adminclient.FailuresOf(failed)
 	if ok.yes {
 		results := adminclient.Each(ctx, have, func(ctx context.Context, b adminclient.Broker) (string, error) {
 			if _, err := c.Ask(ctx, b.Address, command.ReqDeleteSubscriptionGroup, &command.DeleteGroupRequest{GroupName: group, CleanOffset: !keep}, nil); err != nil {

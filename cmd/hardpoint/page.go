@@ -94,6 +94,8 @@ func (p *page) line(format string, args ...any) {
 			args[i] = inLine.Replace(v)
 		case error:
 			args[i] = inLine.Replace(v.Error())
+		case fmt.Stringer:
+			args[i] = inLine.Replace(v.String())
 		}
 	}
 	fmt.Fprint(p.w, harmless(fmt.Sprintf(format, args...))+"\n")

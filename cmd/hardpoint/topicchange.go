@@ -305,6 +305,8 @@ type topicDeletion struct {
 	Loses  []topicLoss `json:"loses"`
 	// Brokers is empty when nothing was done.
 	Brokers []brokerChange `json:"brokers"`
+	// Failures are brokers of which nothing is known, and at which nothing was done.
+	Failures []adminclient.Failure `json:"failures,omitempty"`
 }
 
 func (p *program) topicDelete() *cobra.Command {
@@ -359,6 +361,7 @@ func (p *program) deleteTopic(ctx context.Context, c *adminclient.Client, at *ad
 		}
 	}
 	failed := adminclient.Failed(losses) // who does not answer now is not asked to delete
+	d.Failures = adminclient.FailuresOf(failed)
 	if ok.yes {
 		var have []adminclient.Broker
 		for _, l := range d.Loses {
