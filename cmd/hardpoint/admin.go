@@ -127,8 +127,14 @@ func (a *adminFlags) complete(names func(context.Context, *adminclient.Client) (
 			out, err = names(ctx, c)
 			return err
 		})
-		return out, cobra.ShellCompDirectiveNoFileComp
+		return completable(out), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// completable are the names that are one word of every shell. Others may be meant to be
+// more: servers do not choose them.
+func completable(names []string) []string {
+	return slices.DeleteFunc(names, func(n string) bool { return shellWord(n) != n })
 }
 
 // completeArgs completes one argument after the other.

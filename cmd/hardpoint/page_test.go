@@ -45,3 +45,7 @@ func TestProposedCommands(t *testing.T) {
 	x.form()
 	require.Equal(t, []string{"hardpoint group update 'g|x' --consume=true", "hardpoint group allow 'g|x' 't|y'"}, []string{x.found[0].Do, x.found[1].Do}, fmt.Sprint(x.found))
 }
+
+func TestCompletable(t *testing.T) {
+	require.Equal(t, []string{"Orders", "%RETRY%a-b_1"}, completable([]string{"Orders", "$(reboot)", "a|b", "a\tb", "a\nb", "", "%RETRY%a-b_1", "`x`"}))
+}
