@@ -41,7 +41,7 @@ func TestServing(t *testing.T) {
 	require.ErrorContains(t, health.Serving(), ln.Address())
 	require.Eventually(t, func() bool {
 		err := health.Serving()
-		return err != nil && err.Error() == "transport remoting does not serve "+ln.Address()+": no memory for another one"
+		return err != nil && err.Error() == plugin.ErrUnavailable.Error()+": transport remoting does not serve "+ln.Address()+": no memory for another one"
 	}, patience, time.Millisecond)
 
 	l.Refuse(nil)

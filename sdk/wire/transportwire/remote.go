@@ -174,7 +174,11 @@ func (t *remote) Serving() error {
 		switch {
 		case !ln.away:
 		case t.cur == nil:
-			return fmt.Errorf("transport %s does not serve %s: %w", t.h.name, ln.address, t.cause)
+			err := fmt.Errorf("transport %s does not serve %s: %w", t.h.name, ln.address, t.cause)
+			if !errors.Is(err, plugin.ErrUnavailable) {
+				err = fmt.Errorf("%w: %w", plugin.ErrUnavailable, err)
+			}
+			return err
 		default:
 			return fmt.Errorf("%w: the process of transport %s runs again and does not serve %s yet", plugin.ErrUnavailable, t.h.name, ln.address)
 		}
