@@ -73,10 +73,7 @@ func (p *program) brokerStatus() *cobra.Command {
 						t.Brokers = append(t.Brokers, r.Value)
 					}
 				}
-				if shown := p.show(&out, t, t.print); shown != nil {
-					return shown
-				}
-				return err
+				return p.showPart(&out, t, t.print, err)
 			})
 		},
 	}
@@ -189,10 +186,7 @@ func (p *program) brokerConfigGet() *cobra.Command {
 				for i := range t.Brokers {
 					maps.DeleteFunc(t.Brokers[i].Config, func(k, _ string) bool { return len(keys) > 0 && !slices.Contains(keys, k) })
 				}
-				if shown := p.show(&out, t, t.print); shown != nil {
-					return shown
-				}
-				return err
+				return p.showPart(&out, t, t.print, err)
 			})
 		},
 		ValidArgsFunction: at.complete(func(ctx context.Context, c *adminclient.Client) ([]string, error) {
@@ -289,10 +283,7 @@ Hardpoint's brokers keep a change until they stop, Apache's write it into their 
 						t.Brokers = append(t.Brokers, changedBroker{r.Broker, r.Value})
 					}
 				}
-				if shown := p.show(&out, t, t.print); shown != nil {
-					return shown
-				}
-				return err
+				return p.showPart(&out, t, t.print, err)
 			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,

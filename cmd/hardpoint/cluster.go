@@ -81,10 +81,7 @@ fails.`,
 					}
 					t.Brokers = append(t.Brokers, l)
 				}
-				if shown := p.show(&out, t, t.print); shown != nil {
-					return shown
-				}
-				return err
+				return p.showPart(&out, t, t.print, err)
 			})
 		},
 	}
@@ -247,10 +244,7 @@ Apache's brokers count only what came since they run.`,
 					known, _ := c.TopicNames(ctx)
 					return &adminclient.NotFoundError{Kind: "topic", Name: args[0], Known: known}
 				}
-				if shown := p.show(&out, t, t.print); shown != nil {
-					return shown
-				}
-				return err
+				return p.showPart(&out, t, t.print, err)
 			})
 		},
 		ValidArgsFunction: at.completeArgs(topicNames),

@@ -78,10 +78,7 @@ func (p *program) groupList() *cobra.Command {
 				results := adminclient.GetEach[command.SubscriptionGroupWrapper](ctx, c, brokers, command.ReqGetAllSubscriptionGroupConfig, nil, nil)
 				err = adminclient.Failed(results)
 				t := groupTable{Groups: groupLines(results, all), Failures: adminclient.FailuresOf(err)}
-				if shown := p.show(&out, t, t.print); shown != nil {
-					return shown
-				}
-				return err
+				return p.showPart(&out, t, t.print, err)
 			})
 		},
 	}
@@ -318,10 +315,7 @@ func (p *program) changeGroup(ctx context.Context, c *adminclient.Client, out *o
 	}
 	err := adminclient.Failed(results)
 	done := groupChange{group, changesOf(results)}
-	if shown := p.show(out, done, func(g *page) { printChanges(g, done.Brokers) }); shown != nil {
-		return shown
-	}
-	return err
+	return p.showPart(out, done, func(g *page) { printChanges(g, done.Brokers) }, err)
 }
 
 // groupDeletion is what `group delete` prints as JSON.

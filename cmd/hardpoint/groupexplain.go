@@ -36,10 +36,7 @@ func (p *program) groupShow() *cobra.Command {
 					return err
 				}
 				v := groupView{f, adminclient.FailuresOf(err)}
-				if shown := p.show(&out, v, f.tell); shown != nil {
-					return shown
-				}
-				return err
+				return p.showPart(&out, v, f.tell, err)
 			})
 		},
 	}
@@ -126,10 +123,7 @@ The exit code is 0 when all brokers answered, whatever was found.`,
 				if e.Queues == nil {
 					e.Queues = []groupQueue{}
 				}
-				if shown := p.show(&out, e, e.print); shown != nil {
-					return shown
-				}
-				return err
+				return p.showPart(&out, e, e.print, err)
 			})
 		},
 	}

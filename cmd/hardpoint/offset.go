@@ -63,10 +63,7 @@ func (p *program) offsetList() *cobra.Command {
 				if lagging {
 					t.Groups = slices.DeleteFunc(t.Groups, func(l offsetLine) bool { return l.Lag == 0 })
 				}
-				if shown := p.show(&out, t, t.print); shown != nil {
-					return shown
-				}
-				return err
+				return p.showPart(&out, t, t.print, err)
 			})
 		},
 	}
@@ -172,10 +169,7 @@ func (p *program) offsetShow() *cobra.Command {
 				for _, q := range v.Queues {
 					v.Lag, v.InFlight, v.LagMs = v.Lag+q.Lag, v.InFlight+q.InFlight, max(v.LagMs, q.LagMs)
 				}
-				if shown := p.show(&out, v, func(g *page) { v.print(g, owners) }); shown != nil {
-					return shown
-				}
-				return err
+				return p.showPart(&out, v, func(g *page) { v.print(g, owners) }, err)
 			})
 		},
 	}
@@ -245,10 +239,7 @@ func (p *program) offsetSearch() *cobra.Command {
 				for _, r := range results {
 					v.Queues = append(v.Queues, r.Value...)
 				}
-				if shown := p.show(&out, v, v.print); shown != nil {
-					return shown
-				}
-				return err
+				return p.showPart(&out, v, v.print, err)
 			})
 		},
 	}

@@ -74,6 +74,15 @@ func (p *program) show(o *output, v any, text func(*page)) error {
 	return g.end()
 }
 
+// showPart is show for a command whose others may have failed: err is why, and what the
+// command ends with when the rest is shown.
+func (p *program) showPart(o *output, v any, text func(*page), err error) error {
+	if shown := p.show(o, v, text); shown != nil {
+		return shown
+	}
+	return err
+}
+
 // page gathers what a command prints, in columns where there are tabs.
 type page struct {
 	b *bufio.Writer

@@ -117,10 +117,7 @@ func (p *program) topicList() *cobra.Command {
 				})
 				err = adminclient.Failed(results)
 				t := topicTable{Topics: topicLines(results, all), Failures: adminclient.FailuresOf(err)}
-				if shown := p.show(&out, t, t.print); shown != nil {
-					return shown
-				}
-				return err
+				return p.showPart(&out, t, t.print, err)
 			})
 		},
 	}
@@ -223,10 +220,7 @@ func (p *program) topicShow() *cobra.Command {
 				if v == nil {
 					return err
 				}
-				if shown := p.show(&out, v, v.print); shown != nil {
-					return shown
-				}
-				return err
+				return p.showPart(&out, v, v.print, err)
 			})
 		},
 	}

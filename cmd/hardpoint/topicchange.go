@@ -232,10 +232,7 @@ func (p *program) changeTopic(ctx context.Context, c *adminclient.Client, out *o
 		err = errors.Join(err, told)
 	}
 	done := topicChange{topic, changesOf(results)}
-	if shown := p.show(out, done, func(g *page) { printChanges(g, done.Brokers) }); shown != nil {
-		return shown
-	}
-	return err
+	return p.showPart(out, done, func(g *page) { printChanges(g, done.Brokers) }, err)
 }
 
 // noTopic says that none of n brokers has a topic.
