@@ -161,7 +161,7 @@ func New(ctx context.Context, p Params) (*Broker, error) {
 	k.Store = b.store
 	b.rep, err = parts.rep.factory.Build(ctx, replication.Params{
 		Settings:  b.settings("replication", cfg.Broker.Replication, filepath.Join(cfg.Node.Data, "replication")),
-		Store:     b.store,
+		Store:     catalog.Numbered(k),
 		Sequencer: k.Sequencer,
 		OnRole:    k.TakeOffice,
 	}, parts.rep.raw)

@@ -38,7 +38,7 @@ type Catalog struct {
 	leading bool
 	keep    bool   // progress that is not in the log, with the next load
 	term    uint64 // of the office while leading
-	loaded  bool
+	built   stage
 	// next is the offset in the catalog queue of the first record not yet
 	// applied; a leader does not apply its own records and keeps none.
 	next int64
@@ -70,6 +70,18 @@ type Catalog struct {
 	wg   sync.WaitGroup
 }
 
+// stage is how far the tables are.
+type stage uint8
+
+const (
+	notBuilt stage = iota
+	// builtEarly: for the numbers of an office, which has yet to begin. Until then
+	// nobody writes files: they may be somebody else's.
+	builtEarly
+	// builtFully: an office of whatever kind has begun with them.
+	builtFully
+)
+
 type keyLock struct {
 	mu   sync.Mutex
 	refs int
@@ -84,6 +96,7 @@ func New(k *kernel.Kernel, fs vfs.FS) *Catalog {
 	c.files = files{c: c, dirty: map[string]bool{}, known: map[string][]uint32{}, texts: map[string]map[any][]byte{}, moved: make(chan struct{}), kick: make(chan struct{}, 1)}
 	c.images.c = c
 	k.Topics, k.Groups, k.Offsets, k.Locks, k.Values, k.Images = c, groups{c}, offsets{c}, c, c, &c.images
+	k.Ends = c.raise
 	k.Hooks.OnRole(c.onRole)
 	k.Hooks.OnPublished(c.published)
 	k.Hooks.OnTruncated(c.truncated)
@@ -114,11 +127,12 @@ func (c *Catalog) onRole(ctx context.Context, r replication.Role) error {
 	if r.Kind != replication.RoleLeader {
 		c.keep = false
 	}
-	if !c.loaded || stale {
+	if c.built == notBuilt || stale {
 		if err := c.load(ctx); err != nil {
 			return err
 		}
 	}
+	c.built = builtFully
 	if r.Kind != replication.RoleLeader {
 		return nil
 	}
@@ -134,7 +148,7 @@ func (c *Catalog) onRole(ctx context.Context, r replication.Role) error {
 	}
 	c.leading, c.term = true, r.Term
 	if err := c.begin(ctx); err != nil {
-		c.leading, c.loaded = false, false // the tables hold what is not in the log
+		c.leading, c.built = false, notBuilt // the tables hold what is not in the log
 		return err
 	}
 	return nil
@@ -417,7 +431,7 @@ func (c *Catalog) behind(err error) {
 func (c *Catalog) isLoaded() bool {
 	c.office.Lock()
 	defer c.office.Unlock()
-	return c.loaded
+	return c.built == builtFully
 }
 
 // flushLoop makes records of changed progress and writes files.

@@ -39,7 +39,7 @@ const (
 	entryGroupRemoved  = 4  // name, flag: progress, too
 	entryOffsets       = 5  // group, topic, n, n × (queue id, offset)
 	entryOffsetRemoved = 6  // group, topic
-	entryEnds          = 7  // topic, n, n × (queue id, next offset)
+	entryEnds          = 7  // topic, n, n × (queue id, next offset); no topic: see endTable.dump
 	entryLock          = 8  // group, topic, queue id, owner, expiry ms (0: the owner gave it up)
 	entryVersions      = 9  // three data versions: topics, groups, offsets
 	entryValue         = 10 // kind, group, topic, value; an empty value removes
@@ -269,6 +269,11 @@ func (s *state) applyEntry(kind byte, p []byte) error {
 		group, topic := r.str(), r.str()
 		if r.err == nil {
 			s.offsets.remove(group, topic)
+		}
+	case entryEnds:
+		topic, n := r.str(), r.numbers()
+		if r.err == nil {
+			s.ends.put(topic, n)
 		}
 	case entryLock:
 		l := lockEntry{group: r.str(), topic: r.str(), queue: int32(r.varint()), owner: r.str(), expiry: r.varint()}

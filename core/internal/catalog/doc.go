@@ -30,6 +30,11 @@
 // (image.go). If it is larger than an eighth of a segment, every k-th segment
 // does.
 //
+// A store counts the numbers of a queue by the records that the log has of it. When
+// all have expired and its files are lost, or were never there, the newest image and
+// the snapshots, which repeat its ends, are what remembers the number to go on with
+// (ends.go). An office gets it from there at its beginning.
+//
 // # Files
 //
 // config/hardpoint.snapshot makes start fast (snapshot.go). The RocketMQ-shaped

@@ -94,6 +94,9 @@ func TestImageRoundTrip(t *testing.T) {
 		if l := got.locks.m[lockKey{"G", message.Queue{Topic: "T", ID: 1}}]; l == nil || l.owner != "client" || l.expiry != 99 {
 			t.Error("the lock is gone")
 		}
+		if n := got.ends.m["T"]; len(n) != 2 || n[0] != 7 || n[1] != -1 {
+			t.Errorf("the ends of queues are %v", n)
+		}
 	}
 }
 

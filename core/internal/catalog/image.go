@@ -81,6 +81,7 @@ func (i *imager) records(ends func(yield func(q message.Queue, next int64) bool)
 	for topic, n := range byTopic {
 		w.numbers(entryEnds, []string{topic}, n)
 	}
+	i.c.s.ends.set(byTopic) // a leader does not read its own images
 	i.mu.Lock()
 	i.last = max(i.last+1, uint64(now.UnixMilli()))
 	id := i.last

@@ -9,9 +9,10 @@ import (
 )
 
 // load builds the tables anew: snapshot, then what the log has behind it. The
-// caller holds office. Readers see the old tables until the new ones are whole.
+// caller holds office, and sets built. Readers see the old tables until
+// the new ones are whole.
 func (c *Catalog) load(ctx context.Context) error {
-	c.loaded = false
+	c.built = notBuilt
 	cut := c.cut.Swap(false)
 	if cut {
 		// A snapshot may hold what was cut off, and the log may have grown past
@@ -30,6 +31,16 @@ func (c *Catalog) load(ctx context.Context) error {
 		lo, hi = a.Answers[0].Min, a.Answers[0].Max
 	}
 	fresh, next := c.readSnapshot(lo, hi)
+	if next > lo && !fresh.ends.told {
+		// The snapshot is of a version that kept no ends in it: once, all of the log
+		// is asked for them.
+		old := newPrivate()
+		c.next, c.img = lo, assembly{}
+		if err := c.catchUp(ctx, old); err != nil {
+			return err
+		}
+		fresh.ends.set(old.ends.m)
+	}
 	c.next, c.img = next, assembly{}
 	if err := c.catchUp(ctx, fresh); err != nil {
 		return err
@@ -39,7 +50,7 @@ func (c *Catalog) load(ctx context.Context) error {
 	c.epoch++
 	c.readTo = c.next
 	c.apply.Unlock()
-	c.loaded, c.keep = true, false
+	c.keep = false
 	return nil
 }
 
@@ -180,7 +191,7 @@ func (c *Catalog) applyLoop() {
 			return
 		}
 		c.office.Lock()
-		if !c.leading && c.loaded {
+		if !c.leading && c.built == builtFully {
 			if err := c.follow(context.Background()); err != nil {
 				c.k.Log.Error("the catalog cannot follow the log", "error", err)
 			}
@@ -191,8 +202,13 @@ func (c *Catalog) applyLoop() {
 
 // follow applies what is new, or builds anew when the log was cut.
 func (c *Catalog) follow(ctx context.Context) error {
-	if c.cut.Load() {
-		return c.load(ctx)
+	if !c.cut.Load() {
+		return c.catchUp(ctx, c.s)
 	}
-	return c.catchUp(ctx, c.s)
+	built := c.built
+	if err := c.load(ctx); err != nil {
+		return err
+	}
+	c.built = built
+	return nil
 }

@@ -19,7 +19,7 @@ import (
 //	crc      4 bytes, CRC-32C of everything behind it, big-endian
 //	log id   text
 //	next     varint, offset in the catalog queue of the first record not in it
-//	entries  until the end
+//	entries  until the end, those of the ends of queues behind the topics
 //
 // A file that does not check is passed over for the previous copy (.bak), then
 // for the log; never for nothing.
@@ -140,7 +140,7 @@ func (c *Catalog) writeSnapshot() error {
 func (c *Catalog) takeSnapshot() (*snapshot, error) {
 	c.office.Lock() // the tables must not be built anew meanwhile
 	defer c.office.Unlock()
-	if !c.loaded || c.cut.Load() {
+	if c.built != builtFully || c.cut.Load() {
 		return nil, nil
 	}
 	// The offset first: whatever is below it is in the tables or in flight.
@@ -156,6 +156,7 @@ func (c *Catalog) takeSnapshot() (*snapshot, error) {
 	if err := c.dump(w); err != nil {
 		return nil, err
 	}
+	c.s.ends.dump(w)
 	s.entries = w.buf
 	return s, nil
 }

@@ -24,6 +24,7 @@ type state struct {
 	locks    lockTable
 	values   valueTable
 	fences   fences // of the values of their kind; not of a private state
+	ends     endTable
 	// private: nobody else sees the maps yet, so they are changed in place.
 	private bool
 }
@@ -64,6 +65,7 @@ func (s *state) replace(from *state, keep bool) {
 	s.groups.Store(from.groups.Load())
 	s.tVersion, s.gVersion, s.oVersion = from.tVersion, from.gVersion, from.oVersion
 	s.mu.Unlock()
+	s.ends.set(from.ends.m)
 	s.offsets.replace(&from.offsets, keep)
 	s.locks.replace(&from.locks)
 	s.values.replace(&from.values)
@@ -101,6 +103,9 @@ func (s *state) putTopics(ts []command.TopicConfig, hide bool) []*topic {
 		}
 		n := &topic{Topic: kernel.Topic{Config: t, System: message.IsSystem(t.TopicName), Internal: message.IsInternal(t.TopicName)}}
 		old := m[t.TopicName]
+		if old == nil {
+			s.ends.removeTopic(t.TopicName) // a new topic begins at 0
+		}
 		n.hidden.Store(hide && (old == nil || old.hidden.Load()))
 		m[t.TopicName], rows[i] = n, n
 	}
@@ -120,6 +125,7 @@ func (s *state) removeTopic(name string) {
 	delete(m, name)
 	s.topics.Store(&m)
 	s.mu.Unlock()
+	s.ends.removeTopic(name)
 	s.offsets.removeTopic(name)
 	s.locks.removeTopic(name)
 	s.values.remove(func(k kernel.ValueKey) bool { return k.Topic == name })
@@ -200,7 +206,7 @@ func (s *state) sortedGroups() []*command.SubscriptionGroupConfig {
 	return out
 }
 
-// dump writes the whole state as entries.
+// dump writes the whole state as entries, but for the ends of queues.
 func (s *state) dump(w *writer) error {
 	v := s.versions()
 	w.versions(v[:]...)

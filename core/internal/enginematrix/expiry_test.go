@@ -132,6 +132,23 @@ func testBounds(t *testing.T, w *world) {
 		next["A"]++
 		check()
 	}
+	// The store does not know any more that A and B had messages: the log has none of
+	// them. The catalog remembers.
+	for _, kill := range []bool{false, true} {
+		w.fill("C", w.e.Store.State().Tail+segment)
+		w.expire()
+		if !w.lose(kill) {
+			return
+		}
+		for _, name := range topics[:2] {
+			for range 2 {
+				r := w.c.Send(enginetest.Message{Topic: name, Body: "more"})
+				require.Zero(t, r.Code, r.Remark)
+				require.Equal(t, next[name], r.Int("queueOffset"), "numbers of %s go on", name)
+				next[name]++
+			}
+		}
+	}
 }
 
 // status is what a tool is told of the one queue of a topic.

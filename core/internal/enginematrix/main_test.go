@@ -167,6 +167,25 @@ func (w *world) kill(keep memfs.Keep) {
 	w.use(w.e.Again(w.e.Kill(keep)))
 }
 
+// lose ends them, cleanly or not, removes the files of the queues, and starts them;
+// false: the store has no such files.
+func (w *world) lose(kill bool) bool {
+	w.t.Helper()
+	d := w.e.Disk
+	if kill {
+		w.dead.Store(true)
+		w.medium.crash(w.t, memfs.KeepAll)
+		d = w.e.Kill(memfs.KeepAll)
+	} else {
+		w.e.Stop()
+	}
+	if !w.medium.lose(w.t) {
+		return false
+	}
+	w.use(w.e.Again(d))
+	return true
+}
+
 // restart stops and starts them cleanly.
 func (w *world) restart() {
 	w.t.Helper()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	pebblefs "github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
 
 	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -26,6 +27,9 @@ type medium interface {
 	factory() storage.Factory
 	// crash ends all that was opened; what was not synced is kept or not.
 	crash(tb testing.TB, keep memfs.Keep)
+	// lose removes the files of the queues, which are made again from the log; false:
+	// there are none.
+	lose(tb testing.TB) bool
 }
 
 // kinds are the stores. Only those with a disk can lose power.
@@ -56,11 +60,17 @@ func (m *memory) factory() storage.Factory {
 }
 
 func (m *memory) crash(tb testing.TB, _ memfs.Keep) { m.kv = m.kv.Copy(tb) }
+func (m *memory) lose(testing.TB) bool              { return false }
 
 type files struct{ fs *memfs.FS }
 
 func (f *files) factory() storage.Factory            { return commitlog.NewFactoryOn(f.fs) }
 func (f *files) crash(_ testing.TB, keep memfs.Keep) { f.fs = f.fs.Crash(keep) }
+
+func (f *files) lose(tb testing.TB) bool {
+	require.NoError(tb, f.fs.RemoveAll("/store/consumequeue"))
+	return true
+}
 
 type tree struct{ fs *pebblefs.MemFS }
 
@@ -68,6 +78,8 @@ func (t *tree) factory() storage.Factory {
 	fs := t.fs
 	return pebble.NewFactoryOn(func() pebblefs.FS { return fs })
 }
+
+func (t *tree) lose(testing.TB) bool { return false }
 
 func (t *tree) crash(_ testing.TB, keep memfs.Keep) {
 	cfg := pebblefs.CrashCloneCfg{RNG: rand.New(rand.NewPCG(1, 1))}

@@ -232,7 +232,7 @@ func TryStart(tb testing.TB, o Options) (*Engine, error) {
 	e.K.Store = e.Store
 	s.Dir = "replication"
 	e.Rep, err = o.Replication.Build(tb.Context(), replication.Params{
-		Settings: s, Store: e.Store, Sequencer: e.K.Sequencer, OnRole: e.K.TakeOffice,
+		Settings: s, Store: catalog.Numbered(e.K), Sequencer: e.K.Sequencer, OnRole: e.K.TakeOffice,
 	}, o.ReplicationConfig)
 	if err != nil {
 		return e, err

@@ -61,6 +61,9 @@ type others struct {
 	// Announce waits, bounded by ctx, until the name servers that are up know
 	// what topics there are now; nil: there are none.
 	Announce func(ctx context.Context)
+	// Ends raises the ends of all queues, as the store has them, to what the catalog
+	// remembers; nil: nobody does.
+	Ends func(ctx context.Context, a *storage.OffsetAnswers) error
 	// Bury puts what is in the queues of some topics out of reach where the store
 	// cannot drop queues, and lets the numbers go on; nil: the store can, or nobody
 	// keeps floors.
