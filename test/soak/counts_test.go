@@ -108,20 +108,20 @@ func exists(path string) bool {
 // within tells whether c is not more than base, but for what a broker at rest may hold
 // more one time than another: a segment that a reader keeps, buffers in pools.
 func (c counts) within(base counts) bool {
-	return c.goroutines <= base.goroutines+4 && c.files <= base.files+6 && c.maps <= base.maps+2 && c.heap <= base.heap+base.heap/4+8<<20+batches
+	return c.goroutines <= base.goroutines+4 && c.files <= base.files+6 && c.maps <= base.maps+2 && c.heap <= base.heap+base.heap/4+8<<20
 }
 
-// batches is what the pool of combined batches holds when all of them were under way
-// once: 16 of 2.6 MiB each, kept for as long as the broker runs.
-const batches = 42 << 20
+// rest is how long a broker is looked at whether it still gives something up: the pool
+// of combined batches shrinks in two steps of ten seconds.
+const rest = 25 * time.Second
 
-// settled waits until the counts are within those of base, or do not change any more
-// when there is none.
+// settled waits until the counts are within those of base, or do not fall any more when
+// there is none.
 func settled(t *testing.T, n *harness.Node, base *counts) counts {
 	t.Helper()
-	var now, last counts
+	var now, least counts
+	var since time.Time // when least was seen
 	var err error
-	same := 0
 	ok := harness.Poll(90*time.Second, func() bool {
 		if now, err = count(n); err != nil {
 			return false
@@ -129,13 +129,10 @@ func settled(t *testing.T, n *harness.Node, base *counts) counts {
 		if base != nil {
 			return now.within(*base)
 		}
-		if now.within(last) && last.within(now) { // a request of ours more or less
-			same++
-		} else {
-			same = 0
+		if since.IsZero() || now.goroutines < least.goroutines || now.files < least.files || now.maps < least.maps || now.heap < least.heap-1<<20 {
+			least, since = now, time.Now()
 		}
-		last = now
-		return same >= 3
+		return time.Since(since) >= rest
 	})
 	if !ok {
 		stacks, _ := n.AdminWithin(time.Minute, "/debug/pprof/goroutine?debug=1")

@@ -16,7 +16,8 @@
 // [largeBytes]. While all but one are under way, the last one goes on filling;
 // when it is full, callers wait for room; after
 // Config.SendWait they are refused with an identity that clients retry. So a
-// slow disk costs bounded memory.
+// slow disk costs bounded memory. Batches that nobody needs any more are given up
+// after a while.
 //
 // # Lock order
 //

@@ -31,8 +31,7 @@ type Queue struct {
 
 	mu      sync.Mutex
 	open    *Batch // nil before Start and after stop
-	pool    []*Batch
-	made    int
+	pool    pool
 	large   large
 	alone   []*errand
 	handed  counts        // batches that were handed to the replicator
@@ -53,6 +52,13 @@ type Queue struct {
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	count   counters
+}
+
+// pool are the shared batches that nobody uses, under Queue.mu.
+type pool struct {
+	free  []*Batch
+	made  int // of all there are
+	spare int // of free, those that nobody needed since the last shrink
 }
 
 // large are the batches of one large message each, under Queue.mu.
@@ -108,7 +114,7 @@ func (q *Queue) Start(rep replication.Replicator, segment int64) {
 	q.limit = int(min(batchBytes, max(segment/4, 4<<10)))
 	q.mu.Lock()
 	q.open = newBatch(q, q.limit, batchRecords, false)
-	q.made = 1
+	q.pool.made = 1
 	q.mu.Unlock()
 	q.wg.Add(2)
 	go q.turnLoop()
@@ -354,14 +360,35 @@ func (q *Queue) useTurn(rounds int) {
 
 func (q *Queue) turnLoop() {
 	defer q.wg.Done()
+	rest := q.k.Clock.NewTimer(shrinkEvery)
+	defer rest.Stop()
 	for {
 		select {
 		case <-q.turn.passed:
 			q.useTurn(8)
+		case <-rest.C():
+			q.shrink()
+			rest.Reset(shrinkEvery)
 		case <-q.ctx.Done():
 			return
 		}
 	}
+}
+
+// shrinkEvery is for how long a batch may be in the pool without being needed.
+const shrinkEvery = 10 * time.Second
+
+// shrink gives up what was in the pool all the time since the last call: what a burst
+// needed must not be held for as long as the broker runs. One stays, since messages that
+// come now and then need a second batch.
+func (q *Queue) shrink() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n := q.pool.spare - 1; n > 0 {
+		q.pool.free = slices.Delete(q.pool.free, 0, n)
+		q.pool.made -= n
+	}
+	q.pool.spare = len(q.pool.free)
 }
 
 // more reports whether a round would find something.
@@ -375,7 +402,7 @@ func (q *Queue) more() bool {
 // something, and there is another one to be open after it. While all are under
 // way, behind a slow flush, the open one goes on filling. mu is held.
 func (q *Queue) openReady() bool {
-	return q.open != nil && len(q.open.Groups) > 0 && (len(q.pool) > 0 || q.made < maxBatches)
+	return q.open != nil && len(q.open.Groups) > 0 && (len(q.pool.free) > 0 || q.pool.made < maxBatches)
 }
 
 // round hands one batch to the replicator, or does what waits to be done alone; false
@@ -395,10 +422,11 @@ func (q *Queue) round() bool {
 		q.large.next = true
 		q.handed.open++
 		b = q.open
-		if n := len(q.pool) - 1; n >= 0 {
-			q.open, q.pool = q.pool[n], q.pool[:n]
+		if n := len(q.pool.free) - 1; n >= 0 {
+			q.open, q.pool.free = q.pool.free[n], q.pool.free[:n]
+			q.pool.spare = min(q.pool.spare, n)
 		} else {
-			q.made++
+			q.pool.made++
 			q.open = newBatch(q, q.limit, batchRecords, false)
 		}
 		q.wakeRoom()
@@ -593,8 +621,8 @@ func (q *Queue) unref(b *Batch, n int32) {
 		q.large.bytes -= b.counted
 		q.wakeRoom()
 	} else {
-		starved = len(q.pool) == 0 && q.made == maxBatches && q.open != nil && len(q.open.Groups) > 0
-		q.pool = append(q.pool, b)
+		starved = len(q.pool.free) == 0 && q.pool.made == maxBatches && q.open != nil && len(q.open.Groups) > 0
+		q.pool.free = append(q.pool.free, b)
 	}
 	q.calmed()
 	q.mu.Unlock()
@@ -614,7 +642,7 @@ func (q *Queue) calmed() {
 // idle reports whether everything that was brought has been answered. The caller
 // holds mu.
 func (q *Queue) idle() bool {
-	return q.open != nil && len(q.open.Groups) == 0 && len(q.pool)+1 == q.made && q.large.bytes == 0
+	return q.open != nil && len(q.open.Groups) == 0 && len(q.pool.free)+1 == q.pool.made && q.large.bytes == 0
 }
 
 // Idle returns when everything that was brought has been answered, or with ctx's
