@@ -57,6 +57,8 @@ type examiner struct {
 	// twoIdentities: hardpoint.log and its copy differ; id is the better one.
 	twoIdentities bool
 	fields        checkpointFields
+	// cutting: a truncation was interrupted.
+	cutting bool
 	// published is the mark of the checkpoint, where there is one.
 	published message.Position
 
@@ -160,7 +162,12 @@ func (x *examiner) small() error {
 		x.report.Add(Finding{Level: Damage, part: ofCheckpoint, File: "checkpoint", Offset: cpConfirm + 8, What: "there are bytes where no broker writes any",
 			Means: "the checkpoint cannot be trusted", Repair: "the checkpoint is put into the backup and made again"})
 	}
-	if cut, err := vfs.ReadFile(x.FS, x.path.cut); err == nil {
+	switch cut, err := vfs.ReadFile(x.FS, x.path.cut); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		x.cutting = true
 		if _, err := strconv.ParseInt(string(trimLine(cut)), 10, 64); err != nil {
 			x.report.Add(Finding{Level: Damage, part: ofOther, File: cutFile, What: fmt.Sprintf("it holds %q and not a position", clipped(cut)), Means: "a truncation that was interrupted cannot be finished, and no broker starts", lost: true,
 				Repair: "it is put into the backup, and the truncation is not finished"})
@@ -168,10 +175,7 @@ func (x *examiner) small() error {
 			x.report.Add(Finding{Level: Note, part: ofOther, File: cutFile, What: "a truncation was interrupted", Means: "the next start finishes it, from position " + string(trimLine(cut)) + " on"})
 		}
 	}
-	if err := x.readDropped(); err != nil {
-		return err
-	}
-	return nil
+	return x.readDropped()
 }
 
 func trimLine(b []byte) []byte {

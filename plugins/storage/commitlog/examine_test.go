@@ -17,6 +17,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/vfs"
+	"github.com/hardpointmq/hardpoint/core/vfs/vfstest"
 )
 
 // examination is a deep one of a directory, with nothing known beside it.
@@ -361,4 +362,28 @@ func TestRepairKeepsWhatItCuts(t *testing.T) {
 		require.NotEmpty(t, before[name])
 		require.Equal(t, before[name], backup[name], name)
 	}
+}
+
+// TestExamineUnreadable: what cannot be read is an error, and not taken for what is
+// not there: a repair would make it anew.
+func TestExamineUnreadable(t *testing.T) {
+	f := vfstest.NewFaults(newDisk(1))
+	r := newRig(t, f, storage.Immediate, nil)
+	require.NoError(t, r.send(message.Queue{Topic: "T"}, 100))
+	r.stop()
+	for _, what := range []string{cutFile, "consumequeue", "index"} {
+		t.Run(what, func(t *testing.T) {
+			defer f.Clear()
+			for _, op := range []vfstest.Op{vfstest.OpOpen, vfstest.OpStat, vfstest.OpList} {
+				f.Add(vfstest.Rule{Op: op, Path: "*/" + what})
+			}
+			_, err := Examine(t.Context(), examination(f, r.dir))
+			require.ErrorIs(t, err, vfstest.ErrInjected)
+			_, err = Seal(t.Context(), examination(f, r.dir), Sealing{})
+			require.ErrorIs(t, err, vfstest.ErrInjected)
+		})
+	}
+	report, err := Examine(t.Context(), examination(f, r.dir))
+	require.NoError(t, err)
+	require.Empty(t, report.Findings, findings(report))
 }

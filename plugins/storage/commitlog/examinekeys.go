@@ -3,6 +3,7 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"path/filepath"
 	"slices"
@@ -63,11 +64,8 @@ const (
 // listKeys finds the files of the key index.
 func (x *examiner) listKeys() error {
 	names, err := x.ix.dirsOf(x.path.index)
-	if err != nil {
-		if _, sErr := x.FS.Stat(x.path.index); sErr == nil {
-			return err
-		}
-		return nil // no directory, no files
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	k := &keyCheck{x: x, size: indexfile.Sizes{Slots: x.Config.MaxHashSlotNum, Entries: x.Config.MaxIndexNum}}
 	sizes := map[int64]int64{}

@@ -71,7 +71,7 @@ func (x *examiner) run(ctx context.Context, list segments, at int, last bool) er
 			x.report.Tail = pos
 			return nil
 		}
-		place := int(int64(pos)-list[0].base) / int(x.Segment)
+		place := int((int64(pos) - list[0].base) / x.Segment)
 		if place > 0 && list[place-1].opened.Load() {
 			list[place-1].close() // not more open files than are read
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -77,11 +78,8 @@ func (x *examiner) listQueues() error {
 	ix := newQueueIndex(x.FS, x.Log, x.path.queues, unitSize, x.Config.MaxMappedFiles)
 	x.ix = ix
 	topics, err := ix.dirsOf(ix.dir)
-	if err != nil {
-		if _, sErr := x.FS.Stat(ix.dir); sErr == nil {
-			return err
-		}
-		topics = nil // the directory is missing
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	found := make([][]*examinedQueue, len(topics))
 	err = inParallel(len(topics), func(i int) error {

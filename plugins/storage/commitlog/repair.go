@@ -499,9 +499,7 @@ func Seal(ctx context.Context, e Examination, how Sealing) (*Sealed, error) {
 	}
 	published := message.Position(r.fields.confirm)
 	cut := how.ToPublished && r.id != nil && published < r.report.Tail
-	_, err = e.FS.Stat(r.path.cut)
-	cutting := err == nil
-	if r.report.Closed && !cut && !cutting && r.report.Checkpoint.Present {
+	if r.report.Closed && !cut && !r.cutting && r.report.Checkpoint.Present {
 		return out, nil
 	}
 	if r.Segment == 0 { // there is no log
