@@ -84,17 +84,18 @@ func (q *Query) Offset(ctx context.Context, query storage.OffsetQuery) (storage.
 	return s.answers.Answers[0], nil
 }
 
-// Ends asks for the ends of the queues 0 to n-1 of a topic, as they are known here.
+// Ends asks for the ends of the queues 0 to n-1 of a topic, as they are known here; of
+// none when n is not positive.
 func (q *Query) Ends(ctx context.Context, topic string, n int32) ([]storage.OffsetAnswer, error) {
 	if message.IsInternal(topic) {
 		return nil, hidden(topic)
 	}
+	if n <= 0 {
+		return nil, nil // no query asks for all
+	}
 	queries := make([]storage.OffsetQuery, n)
 	for i := range queries {
 		queries[i].Queue = message.Queue{Topic: topic, ID: int32(i)}
-	}
-	if n == 0 {
-		return nil, nil // no query asks for all
 	}
 	var a storage.OffsetAnswers
 	if err := q.k.Store.Offsets(ctx, queries, &a); err != nil {
@@ -213,8 +214,11 @@ func (q *Query) byPosition(r *kernel.Request) {
 	s := q.get()
 	defer q.put(s)
 	s.at = append(s.at[:0], message.Position(h.Offset))
-	err := q.k.Store.Get(q.k.Serving(), s.at, &s.chunk)
-	if err != nil || len(s.chunk.Units) == 0 || s.chunk.Units[0].Size == 0 || internalRecord(s.chunk.Frags) {
+	if err := q.k.Store.Get(q.k.Serving(), s.at, &s.chunk); err != nil {
+		r.Fail(err)
+		return
+	}
+	if len(s.chunk.Units) == 0 || s.chunk.Units[0].Size == 0 || internalRecord(s.chunk.Frags) {
 		r.Error(command.RespSystemError, fmt.Sprintf("can not find message by the offset, %d", h.Offset))
 		return
 	}

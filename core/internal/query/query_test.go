@@ -1,6 +1,7 @@
 package query_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,8 +16,10 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
 	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 )
 
@@ -178,4 +181,24 @@ func TestNoKeyIndex(t *testing.T) {
 	r := e.Connect(t).Do(command.ReqQueryMessage, (&command.QueryMessageRequest{Topic: []byte("T"), Key: []byte("k")}).Append, nil)
 	require.Equal(t, command.RespRequestCodeNotSupported, r.Code)
 	require.Contains(t, r.Remark, "KeyIndex")
+}
+
+// awayStore is one whose process is away when it is asked for positions.
+type awayStore struct{ storagemw.Base }
+
+func (s awayStore) Capabilities() storage.Capabilities { return s.Store.Capabilities() }
+
+func (awayStore) Get(context.Context, []message.Position, *storage.Chunk) error {
+	return fmt.Errorf("the process ended: %w", plugin.ErrUnavailable)
+}
+
+// A store that cannot be asked is not one that does not have the message.
+func TestByPositionOfAwayStore(t *testing.T) {
+	e := enginetest.Start(t, enginetest.Options{Store: func(_ storage.Params, next storage.Store) storage.Store {
+		return awayStore{storagemw.Base{Store: next}}
+	}})
+	r := e.Connect(t).Do(command.ReqViewMessageByID, (&command.ViewMessageRequest{}).Append, nil)
+	require.NotZero(t, r.Code)
+	require.NotContains(t, r.Remark, "can not find message")
+	require.Contains(t, r.Remark, "the process ended")
 }
