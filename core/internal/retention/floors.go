@@ -130,14 +130,14 @@ func (r *Retention) bury(ctx context.Context, of func(topic string) bool) error 
 // The caller holds raising.
 func (r *Retention) remember(ctx context.Context, floors map[message.Queue]int64, moved map[string]bool) error {
 	defer func() { r.floored.floors.Store(&floors) }()
-	for _, topic := range slices.Sorted(maps.Keys(moved)) {
-		var v []byte
-		for q, floor := range floors {
-			if q.Topic == topic {
-				v = binary.AppendVarint(binary.AppendVarint(v, int64(q.ID)), floor)
-			}
+	values := make(map[string][]byte, len(moved))
+	for q, floor := range floors { // once: there may be very many queues, and all may have moved
+		if moved[q.Topic] {
+			values[q.Topic] = binary.AppendVarint(binary.AppendVarint(values[q.Topic], int64(q.ID)), floor)
 		}
-		if err := r.k.Values.PutValue(ctx, kernel.ValueKey{Kind: valueFloor, Group: floorMark + topic}, v); err != nil {
+	}
+	for _, topic := range slices.Sorted(maps.Keys(moved)) {
+		if err := r.k.Values.PutValue(ctx, kernel.ValueKey{Kind: valueFloor, Group: floorMark + topic}, values[topic]); err != nil {
 			floors = r.kept() // what is not in the log does not count
 			return fmt.Errorf("remembering the floors of topic %s: %w", topic, err)
 		}
