@@ -174,9 +174,11 @@ func TestCheckQuery(t *testing.T) {
 }
 
 // TestDashboard holds the dashboard, the rules and docs/metrics.md against a live
-// broker with traffic, a group that lags, a dead letter and a plugin in a process.
+// broker with traffic, a group that lags, a dead letter, a plugin in a process and a
+// collector that is away.
 func TestDashboard(t *testing.T) {
-	s := standalone(t, t.TempDir(), "--storage", "pebble", "--storage-process")
+	s := standalone(t, t.TempDir(), "--storage", "pebble", "--storage-process",
+		"--set", "metricsExporterType=OTLP_HTTP", "--set", "metricsGrpcExporterTarget=http://127.0.0.1:1", "--set", "tracesExporterType=OTLP_HTTP")
 	produce(t, s, 10)
 	member := join(t, s, "id", 4)
 	pull := command.PullRequest{ConsumerGroup: []byte("G"), Topic: []byte("T"), MaxMsgNums: 32}

@@ -12,9 +12,10 @@ const quiet = time.Minute
 
 // counts tell what became of one signal.
 type counts struct {
-	set                   plugin.Settings
-	signal, address       string
-	sent, failed, dropped plugin.Counter
+	set             plugin.Settings
+	signal, address string
+	sent, failed    plugin.Counter
+	dropped         plugin.Counter // spans; nil for metrics, which the next request has anew
 
 	mu       sync.Mutex
 	said     time.Time
@@ -26,10 +27,16 @@ func newCounts(s plugin.Settings, signal, address string) *counts {
 	l := plugin.Label{Name: "signal", Value: signal}
 	return &counts{
 		set: s, signal: signal, address: address,
-		sent:    s.Meter.Counter("otlp_exports_total", "Requests that a collector took.", l),
-		failed:  s.Meter.Counter("otlp_export_failures_total", "Requests that a collector did not take, or not in time.", l),
-		dropped: s.Meter.Counter("otlp_dropped_spans_total", "Spans that were dropped: the collector is too slow, or away.", l),
+		sent:   s.Meter.Counter("otlp_exports_total", "Requests that a collector took.", l),
+		failed: s.Meter.Counter("otlp_export_failures_total", "Requests that a collector did not take, or not in time.", l),
 	}
+}
+
+// newSpanCounts is newCounts for what is lost when it is not taken.
+func newSpanCounts(s plugin.Settings, signal, address string) *counts {
+	c := newCounts(s, signal, address)
+	c.dropped = s.Meter.Counter("otlp_dropped_spans_total", "Spans that were dropped: the collector is too slow, or away.", plugin.Label{Name: "signal", Value: signal})
+	return c
 }
 
 // done counts a request with so many spans, and says it when the collector went or came.
@@ -38,7 +45,9 @@ func (c *counts) done(err error, spans int) {
 		c.sent.Add(1)
 	} else {
 		c.failed.Add(1)
-		c.dropped.Add(uint64(spans))
+		if c.dropped != nil {
+			c.dropped.Add(uint64(spans))
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

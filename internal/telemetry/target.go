@@ -2,14 +2,13 @@ package telemetry
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/config"
 	"github.com/hardpointmq/hardpoint/core/plugin"
+	"github.com/hardpointmq/hardpoint/internal/tlsfiles"
 )
 
 // Target is a collector.
@@ -61,17 +60,10 @@ func (t *Target) parse() (*parsed, error) {
 	if plain {
 		return p, nil
 	}
-	p.tls = &tls.Config{MinVersion: tls.VersionTLS12}
-	if t.CAFile == "" {
-		return p, nil
-	}
-	pem, err := os.ReadFile(t.CAFile)
+	k, err := tlsfiles.NewClient(tlsfiles.Client{VerifyServer: true, CAFile: t.CAFile})
 	if err != nil {
 		return nil, fmt.Errorf("otlpCaFile: %w", err)
 	}
-	p.tls.RootCAs = x509.NewCertPool()
-	if !p.tls.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("otlpCaFile %s has no certificate in PEM", t.CAFile)
-	}
+	p.tls = k.Config()
 	return p, nil
 }

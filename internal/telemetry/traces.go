@@ -49,7 +49,7 @@ var _ plugin.Component = (*Traces)(nil)
 func NewTraces(s plugin.Settings, t Target, who Identity) *Traces {
 	s = s.WithDefaults()
 	x := &Traces{
-		set: s, target: t.withDefaults(), counts: newCounts(s, "traces", t.Address),
+		set: s, target: t.withDefaults(), counts: newSpanCounts(s, "traces", t.Address),
 		spans: make(chan sdktrace.ReadOnlySpan, queued), quit: make(chan struct{}),
 	}
 	x.base, x.cancel = context.WithCancel(context.Background())
