@@ -36,6 +36,10 @@ func TestSources(t *testing.T) {
 		report(t, checkEmbedding(s))
 		report(t, checkSkip(s))
 		report(t, checkFields(s))
+		report(t, checkCorpus(s, func(dir string) bool {
+			inputs, err := os.ReadDir(filepath.Join(root, dir))
+			return err == nil && len(inputs) > 0
+		}))
 	}
 	report(t, checkPackages(sources))
 }
@@ -208,6 +212,12 @@ func TestSourceRulesFind(t *testing.T) {
 			expect(t, tc.check(parse(t, tc.path, tc.src)), tc.want)
 		})
 	}
+}
+
+func TestCorpusRuleFinds(t *testing.T) {
+	s := parse(t, "a/a_test.go", "package a\nfunc FuzzA(f *testing.F) {}")
+	expect(t, checkCorpus(s, func(dir string) bool { return dir == "a/testdata/fuzz/FuzzA" }), "")
+	expect(t, checkCorpus(s, func(string) bool { return false }), "a/a_test.go:2: FuzzA has no corpus")
 }
 
 func TestPackageRulesFind(t *testing.T) {

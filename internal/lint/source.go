@@ -99,6 +99,25 @@ func checkSleep(s source) []string {
 	return found
 }
 
+// checkCorpus finds fuzz targets without inputs on disk, which go test tries each time;
+// has tells whether a directory has a file.
+func checkCorpus(s source, has func(dir string) bool) []string {
+	if !s.test() {
+		return nil
+	}
+	var found []string
+	for _, d := range s.file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Fuzz") {
+			continue
+		}
+		if dir := path.Join(path.Dir(s.path), "testdata/fuzz", f.Name.Name); !has(dir) {
+			found = append(found, fmt.Sprintf("%s: %s has no corpus: keep the inputs that found something, or show the form, in %s", s.at(f), f.Name.Name, dir))
+		}
+	}
+	return found
+}
+
 // checkSkip finds tests that leave themselves out where nobody notices. Left are
 // conformance suites, whose harness says what a plugin lacks; inputs of a fuzz
 // test and steps of a random one; and what the race detector cannot run, if its name is one that make
