@@ -155,12 +155,13 @@ func permissionOf(ctx context.Context, c *adminclient.Client, b adminclient.Brok
 }
 
 func stateOf(perm int64) string {
-	switch perm & 6 {
-	case 6:
+	const read, write = int64(command.PermRead), int64(command.PermWrite)
+	switch perm & (read | write) {
+	case read | write:
 		return stateUp
-	case 4:
+	case read:
 		return stateReadOnly
-	case 2:
+	case write:
 		return stateNoRead
 	}
 	return stateClosed

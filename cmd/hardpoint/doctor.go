@@ -334,10 +334,10 @@ func (d *doctor) route(ctx context.Context, here []string) (brokers []adminclien
 		var read, write int32
 		var closed []string
 		for _, q := range r.QueueDatas {
-			if q.Perm&4 != 0 {
+			if q.Perm&command.PermRead != 0 {
 				read += q.ReadQueueNums
 			}
-			if q.Perm&2 != 0 {
+			if q.Perm&command.PermWrite != 0 {
 				write += q.WriteQueueNums
 			} else {
 				closed = append(closed, q.BrokerName)
@@ -356,8 +356,9 @@ func (d *doctor) route(ctx context.Context, here []string) (brokers []adminclien
 		}
 		if brokers == nil {
 			brokers = adminclient.BrokersOf(&r)
+			const both = command.PermRead | command.PermWrite
 			brokers = slices.DeleteFunc(brokers, func(b adminclient.Broker) bool {
-				return !slices.ContainsFunc(r.QueueDatas, func(q command.QueueData) bool { return q.BrokerName == b.Name && q.Perm&6 == 6 })
+				return !slices.ContainsFunc(r.QueueDatas, func(q command.QueueData) bool { return q.BrokerName == b.Name && q.Perm&both == both })
 			})
 		}
 	}

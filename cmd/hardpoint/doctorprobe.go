@@ -51,7 +51,7 @@ func (d *doctor) probe(ctx context.Context, fit []*patient, route []adminclient.
 	for _, b := range masters {
 		made = append(made, b)
 		_, err := d.c.Ask(ctx, b.Address, command.ReqUpdateAndCreateTopic, &command.CreateTopicRequest{
-			Topic: topic, DefaultTopic: message.AutoCreateTopic, TopicFilterType: "SINGLE_TAG", ReadQueueNums: 1, WriteQueueNums: 1, Perm: 6,
+			Topic: topic, DefaultTopic: message.AutoCreateTopic, TopicFilterType: "SINGLE_TAG", ReadQueueNums: 1, WriteQueueNums: 1, Perm: command.PermRead | command.PermWrite,
 		}, nil)
 		if err != nil {
 			d.failed("send", b.Name, "a broker that makes no topic has no master, or cannot write: its log says why", fmt.Errorf("making a topic for the message: %w", err))

@@ -258,9 +258,9 @@ func (x *explainer) subscribed() {
 		for _, b := range slices.Sorted(maps.Keys(t.on)) {
 			route, told := t.routes[b]
 			switch {
-			case t.on[b]&permRead == 0:
+			case t.on[b]&command.PermRead == 0:
 				x.add(levelProblem, "topic-unreadable", "hardpoint topic update "+shellWord(s.Topic)+" --perm RW", "topic %s may not be read on broker %s (perm %s)", s.Topic, b, permText(t.on[b]))
-			case told && route&permRead == 0:
+			case told && route&command.PermRead == 0:
 				x.add(levelProblem, "broker-unreadable", "look at brokerPermission of "+b, "clients are told that nothing may be read on broker %s", b)
 			case t.hasRoutes && !told:
 				x.add(levelProblem, "no-route", "look whether broker "+b+" registers with the name servers that clients use", "name servers tell nobody that topic %s is on broker %s", s.Topic, b)

@@ -197,7 +197,7 @@ func (f *groupFacts) take(b adminclient.Broker, at *factsAt) {
 		on.groupForm = formOf(at.cfg)
 	}
 	for _, topic := range slices.Sorted(maps.Keys(at.forbidden)) {
-		if at.forbidden[topic]&permRead != 0 {
+		if at.forbidden[topic]&command.PermRead != 0 {
 			on.Forbidden = append(on.Forbidden, topic)
 		}
 	}

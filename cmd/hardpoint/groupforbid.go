@@ -37,7 +37,7 @@ func (p *program) groupReadable(readable bool) *cobra.Command {
 					if err != nil {
 						return "", err
 					}
-					if (before[args[1]]&permRead == 0) == readable {
+					if (before[args[1]]&command.PermRead == 0) == readable {
 						return "unchanged", nil
 					}
 					_, err = c.Ask(ctx, b.Address, command.ReqUpdateAndGetGroupForbidden, &ask, nil)

@@ -74,20 +74,13 @@ func topicKind(topic string, brokers []adminclient.Broker) string {
 	return kindNormal
 }
 
-// The bits of a permission.
-const (
-	permRead    = 4
-	permWrite   = 2
-	permInherit = 1
-)
-
 // permText is a permission as RocketMQ writes it: R, W and X for inherit.
 func permText(perm int32) string {
 	var b strings.Builder
 	for _, bit := range []struct {
 		of   int32
 		char byte
-	}{{permRead, 'R'}, {permWrite, 'W'}, {permInherit, 'X'}} {
+	}{{command.PermRead, 'R'}, {command.PermWrite, 'W'}, {command.PermInherit, 'X'}} {
 		if perm&bit.of != 0 {
 			b.WriteByte(bit.char)
 		}

@@ -68,7 +68,7 @@ func (t *topicForm) apply(f *pflag.FlagSet, cfg command.TopicConfig, all bool) c
 		cfg.WriteQueueNums = t.write
 	}
 	if all || f.Changed("perm") {
-		cfg.Perm = t.perm.perm | cfg.Perm&permInherit // inheritance stays
+		cfg.Perm = t.perm.perm | cfg.Perm&command.PermInherit // inheritance stays
 	}
 	if all || f.Changed("order") {
 		cfg.Order = t.order
@@ -161,7 +161,7 @@ func differences(is, want *command.TopicConfig) string {
 	}
 	add(is.ReadQueueNums != want.ReadQueueNums, "%d queues to read", is.ReadQueueNums)
 	add(is.WriteQueueNums != want.WriteQueueNums, "%d queues to write", is.WriteQueueNums)
-	add((is.Perm^want.Perm)&(permRead|permWrite) != 0, "permission %s", permText(is.Perm))
+	add((is.Perm^want.Perm)&(command.PermRead|command.PermWrite) != 0, "permission %s", permText(is.Perm))
 	add(is.Order != want.Order, "order %s", cell(is.Order))
 	add(len(is.Attributes)+len(want.Attributes) > 0 && !reflect.DeepEqual(is.Attributes, want.Attributes), "attributes %s", orDash(attributesText(is.Attributes)))
 	return strings.Join(out, ", ")

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/drain"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/internal/stats"
@@ -53,9 +54,9 @@ func (b *Broker) Drain(ctx context.Context) {
 
 // permission is what a topic may have of its own permission in a registration.
 func (b *Broker) permission(topic string) int32 {
-	p := b.k.Config().Permission | kernel.PermInherit
+	p := b.k.Config().Permission | command.PermInherit
 	if b.drain.Led(topic) {
-		p &^= kernel.PermWrite
+		p &^= command.PermWrite
 	}
 	return p
 }
@@ -65,7 +66,7 @@ func (b *Broker) drainable() []drain.Topic {
 	all, _ := b.k.Topics.All()
 	var out []drain.Topic
 	for _, t := range all {
-		if t.Config.Perm&b.k.Config().Permission&kernel.PermWrite != 0 {
+		if t.Config.Perm&b.k.Config().Permission&command.PermWrite != 0 {
 			out = append(out, drain.Topic{Name: t.Config.TopicName, Own: !b.ofClients(t)})
 		}
 	}

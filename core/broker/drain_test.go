@@ -12,7 +12,6 @@ import (
 	"github.com/hardpointmq/hardpoint/core/broker"
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/config"
-	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/nameserver"
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
@@ -99,8 +98,8 @@ func (c *cluster) writable(topic string) map[string]bool {
 	require.NoError(c.t, command.DecodeBody(r.Body, &d))
 	out := map[string]bool{}
 	for _, q := range d.QueueDatas {
-		require.NotZero(c.t, q.Perm&kernel.PermRead)
-		out[q.BrokerName] = q.Perm&kernel.PermWrite != 0
+		require.NotZero(c.t, q.Perm&command.PermRead)
+		out[q.BrokerName] = q.Perm&command.PermWrite != 0
 	}
 	return out
 }

@@ -62,7 +62,7 @@ func list[T any](s []T) []T {
 	return s
 }
 
-// DataVersion tells versions of a table apart (E.3). Two are the same when all
+// DataVersion tells versions of a table apart. Two are the same when all
 // three numbers are.
 type DataVersion struct {
 	Counter      int64 `json:"counter"`
@@ -71,12 +71,12 @@ type DataVersion struct {
 }
 
 // KVTable is the answer to GET_KVLIST_BY_NAMESPACE, GET_BROKER_RUNTIME_INFO and
-// REGISTER_BROKER (E.2).
+// REGISTER_BROKER.
 type KVTable struct {
 	Table StringMap `json:"table"`
 }
 
-// TopicList answers the topic list requests (E.2).
+// TopicList answers the topic list requests.
 type TopicList struct {
 	BrokerAddr string   `json:"brokerAddr,omitempty"`
 	Topics     []string `json:"topicList"`
@@ -89,7 +89,7 @@ func (t TopicList) MarshalJSON() ([]byte, error) {
 	return EncodeBody(plain(t))
 }
 
-// GroupList answers QUERY_TOPIC_CONSUME_BY_WHO (E.2).
+// GroupList answers QUERY_TOPIC_CONSUME_BY_WHO.
 type GroupList struct {
 	Groups []string `json:"groupList"`
 }

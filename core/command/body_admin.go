@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// QueueTimeSpan is how far a group is in one queue, in ms since epoch (E.13).
+// QueueTimeSpan is how far a group is in one queue, in ms since epoch.
 type QueueTimeSpan struct {
 	ConsumeTimeStamp int64        `json:"consumeTimeStamp"` // of the last message consumed
 	DelayTime        int64        `json:"delayTime"`        // ms since the first message not consumed came, 0: none
@@ -172,7 +172,7 @@ type ProcessQueueInfo struct {
 	LastPullTimestamp    int64 `json:"lastPullTimestamp"`
 }
 
-// ConsumerRunningInfo answers GET_CONSUMER_RUNNING_INFO (307); clients write it (E.17).
+// ConsumerRunningInfo answers GET_CONSUMER_RUNNING_INFO (307); clients write it.
 type ConsumerRunningInfo struct {
 	MQTable         map[MessageQueue]ProcessQueueInfo `json:"mqTable"` // the queues that the client holds
 	Properties      StringMap                         `json:"properties"`
@@ -224,7 +224,7 @@ func (c *ConsumerStatus) AppendJSON(dst []byte) []byte {
 	return append(AppendQueueMap(append(dst, `},"messageQueueTable":`...), c.MessageQueueTable, appendInt), '}')
 }
 
-// HAStatus answers GET_BROKER_HA_STATUS (907) (E.18): of a master its replicas, of a
+// HAStatus answers GET_BROKER_HA_STATUS (907): of a master its replicas, of a
 // replica how far it is. Offsets are positions in the log.
 type HAStatus struct {
 	Client                   HAClient       `json:"haClientRuntimeInfo"`

@@ -84,7 +84,7 @@ type ProducerData struct {
 	GroupName string `json:"groupName"`
 }
 
-// HeartbeatData is the body of HEART_BEAT (34) (E.6).
+// HeartbeatData is the body of HEART_BEAT (34).
 type HeartbeatData struct {
 	ClientID             string         `json:"clientID"`
 	ConsumerDataSet      []ConsumerData `json:"consumerDataSet"`

@@ -10,7 +10,7 @@ type GroupRetryPolicy struct {
 	ExponentialRetryPolicy json.RawMessage `json:"exponentialRetryPolicy,omitempty"`
 }
 
-// SubscriptionGroupConfig is a consumer group as a broker knows it (E.8).
+// SubscriptionGroupConfig is a consumer group as a broker knows it.
 type SubscriptionGroupConfig struct {
 	Attributes                     StringMap        `json:"attributes"`
 	BrokerID                       int64            `json:"brokerId"`
@@ -82,7 +82,7 @@ type SubscriptionGroupList struct {
 	Groups []SubscriptionGroupConfig `json:"groupConfigList"`
 }
 
-// ConsumerOffsetSerializeWrapper answers GET_ALL_CONSUMER_OFFSET (43) (E.9).
+// ConsumerOffsetSerializeWrapper answers GET_ALL_CONSUMER_OFFSET (43).
 type ConsumerOffsetSerializeWrapper struct {
 	DataVersion DataVersion                `json:"dataVersion"`
 	OffsetTable map[string]map[int32]int64 `json:"offsetTable"` // topic@group, queue id
@@ -105,7 +105,7 @@ type OffsetWrapper struct {
 	PullOffset     int64 `json:"pullOffset"`
 }
 
-// ConsumeStats answers GET_CONSUME_STATS (208) (E.10). Write it with AppendJSON.
+// ConsumeStats answers GET_CONSUME_STATS (208). Write it with AppendJSON.
 type ConsumeStats struct {
 	ConsumeTps  float64                        `json:"consumeTps"`
 	OffsetTable map[MessageQueue]OffsetWrapper `json:"offsetTable"`
@@ -131,7 +131,7 @@ type TopicOffset struct {
 	MinOffset           int64 `json:"minOffset"`
 }
 
-// TopicStatsTable answers GET_TOPIC_STATS_INFO (202) (E.11): every queue of the
+// TopicStatsTable answers GET_TOPIC_STATS_INFO (202): every queue of the
 // topic must be in it. Write it with AppendJSON.
 type TopicStatsTable struct {
 	OffsetTable map[MessageQueue]TopicOffset `json:"offsetTable"`
@@ -151,7 +151,7 @@ func (s *TopicStatsTable) AppendJSON(dst []byte) []byte {
 }
 
 // ResetOffsetBody is the body of RESET_CONSUMER_CLIENT_OFFSET (220) and the
-// answer to INVOKE_BROKER_TO_RESET_OFFSET (222) (E.14). Write it with AppendJSON.
+// answer to INVOKE_BROKER_TO_RESET_OFFSET (222). Write it with AppendJSON.
 type ResetOffsetBody struct {
 	OffsetTable map[MessageQueue]int64 `json:"offsetTable"`
 	// PreviousTable is ours: what the group had before. Other readers pass it over.
@@ -175,7 +175,7 @@ type Connection struct {
 	Version    int32  `json:"version"`  // a real MQVersion ordinal: tools print its name
 }
 
-// ConsumerConnection answers GET_CONSUMER_CONNECTION_LIST (203) (E.12).
+// ConsumerConnection answers GET_CONSUMER_CONNECTION_LIST (203).
 type ConsumerConnection struct {
 	ConnectionSet     []Connection                `json:"connectionSet"`
 	ConsumeFromWhere  ConsumeFromWhere            `json:"consumeFromWhere,omitempty"`
@@ -194,7 +194,7 @@ func (c ConsumerConnection) MarshalJSON() ([]byte, error) {
 	return EncodeBody(plain(c))
 }
 
-// ProducerConnection answers GET_PRODUCER_CONNECTION_LIST (204) (E.12).
+// ProducerConnection answers GET_PRODUCER_CONNECTION_LIST (204).
 type ProducerConnection struct {
 	ConnectionSet []Connection `json:"connectionSet"`
 }

@@ -57,7 +57,7 @@ func (d *QueueData) appendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// TopicRouteData answers GET_ROUTEINFO_BY_TOPIC (E.1).
+// TopicRouteData answers GET_ROUTEINFO_BY_TOPIC.
 type TopicRouteData struct {
 	BrokerDatas []BrokerData `json:"brokerDatas"`
 	// FilterServerTable is a relic; by broker address.
@@ -112,7 +112,7 @@ func (t *TopicRouteData) AppendJSON(dst []byte) []byte {
 // MarshalJSON is AppendJSON.
 func (t TopicRouteData) MarshalJSON() ([]byte, error) { return t.AppendJSON(nil), nil }
 
-// ClusterInfo answers GET_BROKER_CLUSTER_INFO (E.4).
+// ClusterInfo answers GET_BROKER_CLUSTER_INFO.
 type ClusterInfo struct {
 	BrokerAddrTable  map[string]BrokerData `json:"brokerAddrTable"`  // by broker name
 	ClusterAddrTable map[string][]string   `json:"clusterAddrTable"` // broker names by cluster
@@ -138,7 +138,7 @@ type BrokerMemberGroup struct {
 	Cluster     string      `json:"cluster"`
 }
 
-// MemberGroupResponse answers GET_BROKER_MEMBER_GROUP (B.5).
+// MemberGroupResponse answers GET_BROKER_MEMBER_GROUP.
 type MemberGroupResponse struct {
 	Group *BrokerMemberGroup `json:"brokerMemberGroup,omitempty"`
 }

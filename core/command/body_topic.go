@@ -12,11 +12,19 @@ import (
 	"strings"
 )
 
-// TopicConfig is a topic as a broker knows it (E.5).
+// Bits of the permission of a topic or a broker (RocketMQ's PermName). PermInherit is of
+// topics that others are made like.
+const (
+	PermInherit int32 = 1
+	PermWrite   int32 = 2
+	PermRead    int32 = 4
+)
+
+// TopicConfig is a topic as a broker knows it.
 type TopicConfig struct {
 	Attributes      StringMap `json:"attributes"`
 	Order           bool      `json:"order"`
-	Perm            int32     `json:"perm"`
+	Perm            int32     `json:"perm"` // PermRead, PermWrite, PermInherit
 	ReadQueueNums   int32     `json:"readQueueNums"`
 	TopicFilterType string    `json:"topicFilterType"` // SINGLE_TAG or MULTI_TAG
 	TopicName       string    `json:"topicName"`

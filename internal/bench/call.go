@@ -138,7 +138,7 @@ func locate(ctx context.Context, o *Options, write bool) (*target, error) {
 	if o.CreateTopic {
 		req := command.CreateTopicRequest{
 			Topic: o.Topic, DefaultTopic: autoCreate, TopicFilterType: "SINGLE_TAG",
-			ReadQueueNums: int32(o.Queues), WriteQueueNums: int32(o.Queues), Perm: 6,
+			ReadQueueNums: int32(o.Queues), WriteQueueNums: int32(o.Queues), Perm: command.PermRead | command.PermWrite,
 		}
 		for _, b := range t.brokers {
 			var h command.Header

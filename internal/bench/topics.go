@@ -163,7 +163,7 @@ func (o *TopicsOptions) all(ctx context.Context, what string, n int, e each) (*R
 func (o *TopicsOptions) create(ctx context.Context) (*Result, error) {
 	config := func(i int) command.TopicConfig {
 		return command.TopicConfig{
-			TopicName: o.name(i), ReadQueueNums: int32(o.Queues), WriteQueueNums: int32(o.Queues), Perm: 6, TopicFilterType: "SINGLE_TAG",
+			TopicName: o.name(i), ReadQueueNums: int32(o.Queues), WriteQueueNums: int32(o.Queues), Perm: command.PermRead | command.PermWrite, TopicFilterType: "SINGLE_TAG",
 			Attributes: command.StringMap{},
 		}
 	}

@@ -129,7 +129,7 @@ func (s *routes) own(topic string) (*route, error) {
 	}
 	cfg := s.k.Config()
 	r := &route{brokers: []host{{cfg.BrokerName, cfg.Advertise.String()}}}
-	if t.Config.Perm&cfg.Permission&kernel.PermRead != 0 {
+	if t.Config.Perm&cfg.Permission&command.PermRead != 0 {
 		for id := range t.Config.ReadQueueNums {
 			r.queues = append(r.queues, allocate.Queue{Topic: topic, Broker: cfg.BrokerName, ID: id, Zone: cfg.Zone})
 		}
@@ -184,7 +184,7 @@ func newRoute(topic string, d *command.TopicRouteData) *route {
 		}
 	}
 	for _, q := range d.QueueDatas {
-		if q.Perm&kernel.PermRead == 0 || len(r.queues)+int(q.ReadQueueNums) > maxQueues {
+		if q.Perm&command.PermRead == 0 || len(r.queues)+int(q.ReadQueueNums) > maxQueues {
 			continue
 		}
 		for id := range q.ReadQueueNums {

@@ -179,12 +179,12 @@ func (c *Catalog) begin(ctx context.Context) error {
 // missing.
 func (c *Catalog) seed() bool {
 	cfg := c.k.Config()
-	rw := kernel.PermRead | kernel.PermWrite
+	rw := command.PermRead | command.PermWrite
 	usable := func(on bool) int32 {
 		if on {
-			return rw | kernel.PermInherit
+			return rw | command.PermInherit
 		}
-		return kernel.PermInherit
+		return command.PermInherit
 	}
 	wanted := []command.TopicConfig{
 		{TopicName: message.SelfTestTopic, ReadQueueNums: 1, WriteQueueNums: 1, Perm: rw},
@@ -199,7 +199,7 @@ func (c *Catalog) seed() bool {
 	}
 	if cfg.AutoCreateTopic {
 		n := max(cfg.DefaultTopicQueueNums, 1)
-		wanted = append(wanted, command.TopicConfig{TopicName: message.AutoCreateTopic, ReadQueueNums: n, WriteQueueNums: n, Perm: rw | kernel.PermInherit})
+		wanted = append(wanted, command.TopicConfig{TopicName: message.AutoCreateTopic, ReadQueueNums: n, WriteQueueNums: n, Perm: rw | command.PermInherit})
 	}
 	if cfg.TraceTopic != "" {
 		wanted = append(wanted, command.TopicConfig{TopicName: cfg.TraceTopic, ReadQueueNums: 1, WriteQueueNums: 1, Perm: rw})
@@ -212,9 +212,9 @@ func (c *Catalog) seed() bool {
 			changed = true
 		}
 	}
-	if t := c.Named(message.AutoCreateTopic); t != nil && !cfg.AutoCreateTopic && t.Config.Perm&kernel.PermInherit != 0 {
+	if t := c.Named(message.AutoCreateTopic); t != nil && !cfg.AutoCreateTopic && t.Config.Perm&command.PermInherit != 0 {
 		left := t.Config
-		left.Perm &^= kernel.PermInherit // a left-over template makes no topics
+		left.Perm &^= command.PermInherit // a left-over template makes no topics
 		c.s.putTopic(left)
 		changed = true
 	}

@@ -33,13 +33,13 @@ func (c *Catalog) AutoCreate(ctx context.Context, name, template string, queues 
 		return nil, notFound("topic", name)
 	}
 	from := c.Named(template)
-	if from == nil || from.Config.Perm&kernel.PermInherit == 0 {
+	if from == nil || from.Config.Perm&command.PermInherit == 0 {
 		return nil, notFound("topic", name)
 	}
 	n := max(min(queues, from.Config.WriteQueueNums), 1)
 	t := command.TopicConfig{
 		TopicName: name, ReadQueueNums: n, WriteQueueNums: n,
-		Perm: from.Config.Perm &^ kernel.PermInherit, TopicFilterType: from.Config.TopicFilterType,
+		Perm: from.Config.Perm &^ command.PermInherit, TopicFilterType: from.Config.TopicFilterType,
 	}
 	if unit {
 		t.TopicSysFlag = 1

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/hardpointmq/hardpoint/core/command"
-	"github.com/hardpointmq/hardpoint/core/internal/kernel"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/internal/rpc"
 )
@@ -138,7 +137,7 @@ func (r *Routes) offers(d *command.TopicRouteData) bool {
 	}
 	for i := range d.QueueDatas {
 		q := &d.QueueDatas[i]
-		if q.Perm&kernel.PermWrite == 0 || q.WriteQueueNums <= 0 || slices.Contains(r.Leaving, q.BrokerName) {
+		if q.Perm&command.PermWrite == 0 || q.WriteQueueNums <= 0 || slices.Contains(r.Leaving, q.BrokerName) {
 			continue
 		}
 		for j := range d.BrokerDatas {

@@ -235,7 +235,7 @@ func (k *Kernel) Release() { k.cancel() }
 func DerivedTopic(name string, queues int32) command.TopicConfig {
 	return command.TopicConfig{
 		TopicName: name, ReadQueueNums: queues, WriteQueueNums: queues,
-		Perm: PermRead | PermWrite, TopicFilterType: "SINGLE_TAG",
+		Perm: command.PermRead | command.PermWrite, TopicFilterType: "SINGLE_TAG",
 	}
 }
 
@@ -305,13 +305,6 @@ type Topic struct {
 	// System: reserved; Internal: never shown to clients.
 	System, Internal bool
 }
-
-// Perm bits (PermName).
-const (
-	PermInherit int32 = 1
-	PermWrite   int32 = 2
-	PermRead    int32 = 4
-)
 
 // Topics is the catalog's table of topics. Look-ups take no lock and allocate
 // nothing. Changes return when they are published and in topics.json, which

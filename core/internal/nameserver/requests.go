@@ -270,9 +270,9 @@ func (s *session) admin(h *command.Header, body []byte, r *reply) error {
 	case command.ReqGetHasUnitSubUnunitTopicList:
 		return s.unitTopics(flagUnitSub, flagUnit, r)
 	case command.ReqWipeWritePermOfBroker:
-		return s.setPerm(h, r, "wipeTopicCount", func(p int32) int32 { return p &^ permWrite })
+		return s.setPerm(h, r, "wipeTopicCount", func(p int32) int32 { return p &^ command.PermWrite })
 	case command.ReqAddWritePermOfBroker:
-		return s.setPerm(h, r, "addTopicCount", func(int32) int32 { return permRead | permWrite })
+		return s.setPerm(h, r, "addTopicCount", func(int32) int32 { return command.PermRead | command.PermWrite })
 	case command.ReqDeleteTopicInNamesrv:
 		topic, err := need(h, "topic")
 		if err == nil {

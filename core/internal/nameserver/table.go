@@ -20,12 +20,6 @@ const masterID = 0
 // maxTimeout bounds what a broker may say of its own silence.
 const maxTimeout = 24 * time.Hour
 
-// Permission bits of a topic (RocketMQ's PermName).
-const (
-	permRead  int32 = 4
-	permWrite int32 = 2
-)
-
 // errRegister: a registration that the rules refuse; the text is RocketMQ's.
 var errRegister = errors.New("register broker failed")
 
@@ -130,7 +124,7 @@ func (t *table) register(r *registration) (command.RegisterBrokerResponse, error
 	if id == masterID || r.EnableActingMaster && id == lowest(g.members) {
 		mask := ^int32(0)
 		if id != masterID {
-			mask = ^permWrite
+			mask = ^command.PermWrite
 		}
 		t.putTopics(g, r.body.Topics.TopicConfigTable, changed, mask)
 	}
@@ -339,7 +333,7 @@ func (t *table) remove(why string, match func(g *group, id int64, m *member) boo
 			continue
 		}
 		if g.actingMaster && g.members[masterID] == nil {
-			t.editQueues(g, func(q *command.QueueData) bool { q.Perm &^= permWrite; return true })
+			t.editQueues(g, func(q *command.QueueData) bool { q.Perm &^= command.PermWrite; return true })
 		}
 		t.publish(g)
 	}

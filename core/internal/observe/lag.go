@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
 )
@@ -112,7 +112,7 @@ func (o *Observe) gather() {
 
 func (o *Observe) readable(topic string) bool {
 	t := o.k.Topics.Named(topic)
-	return t != nil && !t.Internal && t.Config.Perm&o.k.Config().Permission&(kernel.PermRead|kernel.PermWrite) != 0
+	return t != nil && !t.Internal && t.Config.Perm&o.k.Config().Permission&(command.PermRead|command.PermWrite) != 0
 }
 
 // compute brings pairs up to date from the one whose turn it is, until the time is

@@ -147,6 +147,8 @@ func isSystem(topic, group string) string {
 
 const systemGroupPrefix = "cid_rmq_sys_"
 
+// isSystemGroup is that rule for a group. It is not message.IsSystemGroup: the tools'
+// groups are none here, and the case of letters does not matter.
 func isSystemGroup(group string) bool {
 	return len(group) >= len(systemGroupPrefix) && strings.EqualFold(group[:len(systemGroupPrefix)], systemGroupPrefix)
 }

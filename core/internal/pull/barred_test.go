@@ -26,7 +26,7 @@ func TestBarredWhileParked(t *testing.T) {
 			g.ConsumeEnable = false
 			require.NoError(t, e.K.Groups.Put(t.Context(), g))
 		},
-		"all from the topic": func(t *testing.T, e *enginetest.Engine) { topic(t, e, "T", 1, kernel.PermWrite) },
+		"all from the topic": func(t *testing.T, e *enginetest.Engine) { topic(t, e, "T", 1, command.PermWrite) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -217,7 +217,7 @@ func (p *Pull) check(t *task, h *command.PullRequest) *refusal {
 
 // closed refuses while nobody may read from the broker.
 func (p *Pull) closed() *refusal {
-	if c := p.k.Config(); c.Permission&kernel.PermRead == 0 {
+	if c := p.k.Config(); c.Permission&command.PermRead == 0 {
 		return &refusal{command.RespNoPermission, forbidBroker, fmt.Sprintf("the broker[%s] pulling message is forbidden", c.BrokerName)}
 	}
 	return nil
@@ -233,7 +233,7 @@ func suspended(g *command.SubscriptionGroupConfig) *refusal {
 
 // barred refuses a group that may not read a queue of a topic.
 func (p *Pull) barred(group string, cfg *command.TopicConfig, queue int32) *refusal {
-	if cfg.Perm&kernel.PermRead == 0 {
+	if cfg.Perm&command.PermRead == 0 {
 		return &refusal{command.RespNoPermission, forbidTopic, fmt.Sprintf("the topic[%s] pulling message is forbidden", cfg.TopicName)}
 	}
 	if queue < 0 || queue >= cfg.ReadQueueNums {

@@ -10,8 +10,8 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 )
 
-// permBoth is read and write.
-const permBoth = 6
+// permBoth is that of a broker that keeps nobody away.
+const permBoth = command.PermRead | command.PermWrite
 
 // maxPlain is the size in bytes above which a registration is compressed.
 const maxPlain = 4 << 20

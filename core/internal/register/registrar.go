@@ -53,7 +53,7 @@ type Params struct {
 	// whenever they do. It is asked before each registration, by several
 	// goroutines; the slice is only read.
 	Source func() ([]command.TopicConfig, command.DataVersion)
-	// Permission is the broker's: bits 4 read, 2 write; 0 means both. Topics are
+	// Permission is the broker's: command.PermRead and PermWrite; 0 means both. Topics are
 	// registered with no more than it.
 	Permission int32
 	// Period between registrations, 10 to 60 s, values outside are clamped; 0

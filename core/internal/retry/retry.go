@@ -96,7 +96,7 @@ func (b *Retry) make(h *command.SendBackRequest, r *kernel.Request) (*sentBack, 
 	if g == nil {
 		return nil, &api.Error{ID: api.GroupNotExist, Text: fmt.Sprintf("subscription group not exist, %s", group)}
 	}
-	if k.Config().Permission&kernel.PermWrite == 0 {
+	if k.Config().Permission&command.PermWrite == 0 {
 		return nil, &api.Error{ID: api.NoPermission, Text: fmt.Sprintf("the broker[%s] sending message is forbidden", k.Config().BrokerName)}
 	}
 	if g.RetryQueueNums <= 0 {
@@ -124,7 +124,7 @@ func (b *Retry) make(h *command.SendBackRequest, r *kernel.Request) (*sentBack, 
 	if err != nil {
 		return nil, err
 	}
-	if topic.Config.Perm&kernel.PermWrite == 0 {
+	if topic.Config.Perm&command.PermWrite == 0 {
 		return nil, &api.Error{ID: api.NoPermission, Text: fmt.Sprintf("the topic[%s] sending message is forbidden", topic.Config.TopicName)}
 	}
 	props := message.AppendWithout(nil, v.Properties, message.PropDelay)

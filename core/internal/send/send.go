@@ -345,10 +345,10 @@ func (s *Send) topicOf(r *command.SendRequest) (*kernel.Topic, error) {
 	if (t.System || t.Internal) && !message.MaySend(t.Config.TopicName) {
 		return nil, forbidden(t.Config.TopicName)
 	}
-	if t.Config.Perm&kernel.PermWrite == 0 {
+	if t.Config.Perm&command.PermWrite == 0 {
 		return nil, &api.Error{ID: api.NoPermission, Text: fmt.Sprintf("the topic[%s] sending message is forbidden: its permission %d lacks write (2)", t.Config.TopicName, t.Config.Perm)}
 	}
-	if k.Config().Permission&kernel.PermWrite == 0 && t.Config.Order {
+	if k.Config().Permission&command.PermWrite == 0 && t.Config.Order {
 		return nil, &api.Error{ID: api.NoPermission, Text: fmt.Sprintf("the broker[%s] sending message is forbidden: brokerPermission %d lacks write (2)", k.Config().BrokerName, k.Config().Permission)}
 	}
 	return t, nil

@@ -268,7 +268,7 @@ func TestAutoCreate(t *testing.T) {
 		e := enginetest.Start(t, enginetest.Options{Disk: d, Config: func(c *kernel.Config) { c.AutoCreateTopic = false }})
 		r := e.Connect(t).Send(enginetest.Message{Topic: "new", Body: "x"})
 		require.Equal(t, command.RespTopicNotExist, r.Code)
-		require.Zero(t, e.K.Topics.Named("TBW102").Config.Perm&kernel.PermInherit, "a left-over template makes no topics")
+		require.Zero(t, e.K.Topics.Named("TBW102").Config.Perm&command.PermInherit, "a left-over template makes no topics")
 	})
 	t.Run("at once", func(t *testing.T) {
 		e := enginetest.Start(t, enginetest.Options{})
