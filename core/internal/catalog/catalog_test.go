@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -418,6 +419,25 @@ func TestForeignFiles(t *testing.T) {
 			require.Equal(t, want, tablesOf(e.Again(d)))
 		})
 	})
+}
+
+// Numbers of queues that cannot be are bounded before anything goes along all queues.
+func TestOddNumbersOfQueues(t *testing.T) {
+	d := enginetest.NewDisk()
+	write(t, d, "store/config/topics.json", command.TopicConfigSerializeWrapper{TopicConfigTable: map[string]command.TopicConfig{
+		"less": topic("less", -1), "more": topic("more", math.MaxInt32), "good": topic("good", 3),
+	}})
+	write(t, d, "store/config/subscriptionGroup.json", command.SubscriptionGroupWrapper{SubscriptionGroupTable: map[string]command.SubscriptionGroupConfig{
+		"G": {GroupName: "G", RetryQueueNums: math.MaxInt32},
+	}})
+	e := enginetest.Start(t, enginetest.Options{Disk: d})
+	for name, want := range map[string]int32{"less": 0, "more": 1 << 16, "good": 3} {
+		c := e.K.Topics.Named(name).Config
+		require.Equal(t, []int32{want, want}, []int32{c.ReadQueueNums, c.WriteQueueNums}, name)
+	}
+	require.Equal(t, int32(1<<16), e.K.Groups.Named("G").RetryQueueNums)
+	require.True(t, e.HasLog("level=WARN", "name=less"), e.Log)
+	require.False(t, e.HasLog("level=WARN", "name=good"), e.Log)
 }
 
 // A directory of Apache's without our records: damaged files fall back to their

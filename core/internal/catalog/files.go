@@ -393,6 +393,7 @@ func (f *files) parse(name string, b []byte) error {
 		}
 		for key, t := range w.TopicConfigTable {
 			t.TopicName = key
+			t.ReadQueueNums, t.WriteQueueNums = f.bounded("topic", key, t.ReadQueueNums), f.bounded("topic", key, t.WriteQueueNums)
 			s.putTopic(t)
 		}
 		v := s.versions()
@@ -412,6 +413,7 @@ func (f *files) parse(name string, b []byte) error {
 		}
 		for key, g := range w.SubscriptionGroupTable {
 			g.GroupName = key
+			g.RetryQueueNums = f.bounded("group", key, g.RetryQueueNums)
 			s.putGroup(g)
 		}
 		s.values.forbid(w.ForbiddenTable)
@@ -443,6 +445,19 @@ func (f *files) parse(name string, b []byte) error {
 	return nil
 }
 
+// maxQueues bounds what files say of the number of queues: RocketMQ bounds it nowhere, and
+// much goes along all queues of a topic.
+const maxQueues = 1 << 16
+
+// bounded is a number of queues that can be.
+func (f *files) bounded(kind, name string, n int32) int32 {
+	can := min(max(n, 0), maxQueues)
+	if can != n {
+		f.c.k.Log.Warn("a number of queues in the metadata files cannot be; the nearest that can is used", "kind", kind, "name", name, "given", n, "used", can)
+	}
+	return can
+}
+
 // fromQueues makes topics of queues that nothing else knows: a store whose
 // metadata is lost keeps its messages reachable.
 func (f *files) fromQueues() (bool, error) {
@@ -455,12 +470,13 @@ func (f *files) fromQueues() (bool, error) {
 	for i := range a.Answers {
 		q := a.Answers[i].Queue
 		if c.Named(q.Topic) == nil && !message.IsInternal(q.Topic) && !message.IsSystem(q.Topic) {
-			queues[q.Topic] = max(queues[q.Topic], q.ID+1)
+			queues[q.Topic] = max(queues[q.Topic], min(q.ID, maxQueues)+1)
 		}
 	}
 	for topic, n := range queues {
+		n = f.bounded("topic", topic, n)
 		c.k.Log.Warn("a topic has messages but no configuration; making one", "topic", topic, "queues", n)
-		c.s.putTopic(command.TopicConfig{TopicName: topic, ReadQueueNums: n, WriteQueueNums: n, Perm: 6, TopicFilterType: "SINGLE_TAG"})
+		c.s.putTopic(command.TopicConfig{TopicName: topic, ReadQueueNums: n, WriteQueueNums: n, Perm: command.PermRead | command.PermWrite, TopicFilterType: "SINGLE_TAG"})
 	}
 	return len(queues) > 0, nil
 }
