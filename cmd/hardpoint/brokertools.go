@@ -54,10 +54,7 @@ func (p *program) brokerStatus() *cobra.Command {
 					return err
 				}
 				results := adminclient.Each(ctx, brokers, func(ctx context.Context, b adminclient.Broker) (r brokerReport, err error) {
-					if r.brokerLine, err = askBroker(ctx, c, b); err != nil {
-						return r, err
-					}
-					if r.Table, _, err = c.Runtime(ctx, b); err != nil {
+					if r.brokerLine, r.Table, err = askBroker(ctx, c, b); err != nil {
 						return r, err
 					}
 					if ha, err := adminclient.Get[command.HAStatus](ctx, c, b.Address, command.ReqGetBrokerHAStatus, nil, nil); err == nil {

@@ -70,7 +70,10 @@ fails.`,
 				if err != nil {
 					return err
 				}
-				results := adminclient.Each(ctx, brokers, func(ctx context.Context, b adminclient.Broker) (brokerLine, error) { return askBroker(ctx, c, b) })
+				results := adminclient.Each(ctx, brokers, func(ctx context.Context, b adminclient.Broker) (brokerLine, error) {
+					l, _, err := askBroker(ctx, c, b)
+					return l, err
+				})
 				err = adminclient.Failed(results)
 				t := clusterTable{AsOf: now(), Failures: adminclient.FailuresOf(err)}
 				for _, r := range results {
@@ -113,13 +116,14 @@ func rateText(perSecond *float64) string {
 
 func percentText(f float64) string { return strconv.FormatFloat(100*f, 'f', 0, 64) + "%" }
 
-// askBroker asks a broker what it says of itself.
-func askBroker(ctx context.Context, c *adminclient.Client, b adminclient.Broker) (brokerLine, error) {
-	table, ours, err := c.Runtime(ctx, b)
+// askBroker asks a broker what it says of itself: in short, and by RocketMQ's names.
+func askBroker(ctx context.Context, c *adminclient.Client, b adminclient.Broker) (brokerLine, command.StringMap, error) {
+	r, err := c.Runtime(ctx, b, false)
 	if err != nil {
-		return brokerLine{}, err
+		return brokerLine{}, nil, err
 	}
-	l := brokerLine{State: stateUp, Software: softwareText(ours), Version: table["brokerVersionDesc"]}
+	table := r.Table
+	l := brokerLine{State: stateUp, Software: softwareText(r.Ours()), Version: table["brokerVersionDesc"]}
 	l.InPerSec, l.OutPerSec = lately(table["putTps"]), lately(table["getTransferredTps"])
 	l.Started, l.OldestTime = instant(orNumber(table["bootTimestamp"], 0)), instant(orNumber(table["earliestMessageTimeStamp"], 0))
 	if from, to := whole(table["commitLogMinOffset"]), whole(table["commitLogMaxOffset"]); from != nil && to != nil {
@@ -134,7 +138,7 @@ func askBroker(ctx context.Context, c *adminclient.Client, b adminclient.Broker)
 	if perm, err := permissionOf(ctx, c, b); err == nil {
 		l.State = stateOf(perm)
 	}
-	return l, nil
+	return l, table, nil
 }
 
 // softwareText says whose broker it is.

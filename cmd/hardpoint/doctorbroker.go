@@ -39,7 +39,7 @@ func (d *doctor) examine(ctx context.Context, b adminclient.Broker, here []strin
 		p.say(verdictFailure, "address", do, "%s: %s", b.Address, fault)
 	}
 	began := time.Now()
-	table, info, err := d.c.RuntimeInfo(ctx, b)
+	info, err := d.c.Runtime(ctx, b, true)
 	took := time.Since(began)
 	switch {
 	case unheard(err) && fault != "":
@@ -51,8 +51,8 @@ func (d *doctor) examine(ctx context.Context, b adminclient.Broker, here []strin
 		p.say(verdictFailure, "reach", "", "%s", err)
 		return p
 	}
-	p.up, p.table, p.ours = true, table, info.Software == command.SoftwareHardpoint
-	p.version = softwareText(p.ours) + " " + table["brokerVersionDesc"]
+	p.up, p.table, p.ours = true, info.Table, info.Ours()
+	p.version = softwareText(p.ours) + " " + info.Table["brokerVersionDesc"]
 	if fault == "" {
 		p.say(verdictOK, "reach", "", "%s answers in %s", b.Address, shortText(took))
 	}
@@ -62,8 +62,8 @@ func (d *doctor) examine(ctx context.Context, b adminclient.Broker, here []strin
 		p.identity()
 		p.permission()
 	}
-	p.disk(&info)
-	p.limits(&info)
+	p.disk(&info.RuntimeInfoResponse)
+	p.limits(&info.RuntimeInfoResponse)
 	return p
 }
 

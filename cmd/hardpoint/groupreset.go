@@ -226,12 +226,12 @@ var errNothingReset = errors.New("nothing was changed")
 
 // at resets at one broker, or tells what would be.
 func (r *resetRun) at(ctx context.Context, c *adminclient.Client, b adminclient.Broker, do bool) ([]resetQueue, error) {
-	table, ours, err := c.Runtime(ctx, b)
+	is, err := c.Runtime(ctx, b, false)
 	if err != nil {
 		return nil, err
 	}
-	if !ours {
-		return r.foreign(ctx, c, b, table, do)
+	if !is.Ours() {
+		return r.foreign(ctx, c, b, is.Table, do)
 	}
 	h := command.ResetOffsetRequest{Group: r.group, Topic: r.topic, Timestamp: r.to.ms, Offset: r.offset, QueueID: r.queue, Force: true, DryRun: true}
 	wanted, err := adminclient.Get[command.ResetOffsetBody](ctx, c, b.Address, command.ReqInvokeBrokerToResetOffset, &h, nil)

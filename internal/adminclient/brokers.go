@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -137,6 +138,16 @@ func pick(info *command.ClusterInfo, s Selection) ([]Broker, error) {
 	}
 }
 
+// All are all brokers that a name server knows, by cluster, name and id.
+func All(info *command.ClusterInfo) []Broker {
+	var out []Broker
+	for _, d := range info.BrokerAddrTable {
+		out = append(out, membersOf(&d, true)...)
+	}
+	slices.SortFunc(out, compare)
+	return out
+}
+
 // membersOf are the brokers of a group: all, or the one that leads.
 func membersOf(d *command.BrokerData, all bool) []Broker {
 	ids := slices.Sorted(maps.Keys(d.BrokerAddrs))
@@ -167,17 +178,15 @@ func BrokersOf(r *command.TopicRouteData) []Broker {
 // brokerAt asks the broker at an address who it is.
 func (c *Client) brokerAt(ctx context.Context, address string) (Broker, error) {
 	b := Broker{Address: address}
-	r, err := c.Ask(ctx, address, command.ReqGetBrokerConfig, nil, nil)
+	config, err := c.Config(ctx, b)
 	if code, ok := CodeOf(err); ok && code == command.RespRequestCodeNotSupported { // one that is embedded, or no broker
-		if _, _, err = c.Runtime(ctx, b); err != nil {
+		if _, err = c.Runtime(ctx, b, false); err != nil {
 			return b, fmt.Errorf("%s is no broker: %w", address, err)
 		}
 		if info, err := c.Clusters(ctx); err == nil { // else it has no name
-			for _, d := range info.BrokerAddrTable {
-				for _, m := range membersOf(&d, true) {
-					if m.Address == address {
-						b = m
-					}
+			for _, m := range All(&info) {
+				if m.Address == address {
+					b = m
 				}
 			}
 		}
@@ -186,36 +195,9 @@ func (c *Client) brokerAt(ctx context.Context, address string) (Broker, error) {
 	if err != nil {
 		return b, err
 	}
-	for line := range strings.Lines(string(r.Body)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		switch key {
-		case "brokerName":
-			b.Name = value
-		case "brokerClusterName":
-			b.Cluster = value
-		case "brokerId":
-			_, _ = fmt.Sscan(value, &b.ID) // what is no number is a master's
-		}
-	}
+	b.Name, b.Cluster = config["brokerName"], config["brokerClusterName"]
+	b.ID, _ = strconv.ParseInt(config["brokerId"], 10, 64) // what is no number is a master's
 	return b, nil
-}
-
-// Runtime asks a broker for its runtime info: the table, and whether it is one of
-// Hardpoint's.
-func (c *Client) Runtime(ctx context.Context, b Broker) (table command.StringMap, hardpoint bool, err error) {
-	r, err := c.Ask(ctx, b.Address, command.ReqGetBrokerRuntimeInfo, nil, nil)
-	if err != nil {
-		return nil, false, err
-	}
-	var kv command.KVTable
-	if err := decode(r, b.Address, command.ReqGetBrokerRuntimeInfo, &kv); err != nil {
-		return nil, false, err
-	}
-	var h command.RuntimeInfoResponse
-	if err := h.Decode(&r.Header); err != nil {
-		return nil, false, err
-	}
-	return kv.Table, h.Software == command.SoftwareHardpoint, nil
 }
 
 // maxAtOnce bounds the brokers that are asked at the same time.

@@ -21,15 +21,6 @@ func (c *Client) Config(ctx context.Context, b Broker) (map[string]string, error
 	return properties(r.Body), nil
 }
 
-// NameServerConfig asks a name server for its configuration.
-func (c *Client) NameServerConfig(ctx context.Context, address string) (map[string]string, error) {
-	r, err := c.Ask(ctx, address, command.ReqGetNamesrvConfig, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	return properties(r.Body), nil
-}
-
 // properties reads key=value lines, which brokers write without escapes.
 func properties(text []byte) map[string]string {
 	out := map[string]string{}
