@@ -2,17 +2,16 @@ package main
 
 import (
 	"cmp"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/hardpointmq/hardpoint/core/broker"
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/vfs"
@@ -70,10 +69,10 @@ func readMetadata(dir string) (*metadata, error) {
 		switch {
 		case strings.HasSuffix(name, ".json"):
 			check = func(b []byte) error { return m.parse(name, b) }
-		case name == "hardpoint.files":
-			check = func(b []byte) error { return json.Unmarshal(b, &struct{}{}) }
-		case name == "hardpoint.snapshot":
-			check = checkSnapshot
+		case name == broker.LedgerFile:
+			check = func(b []byte) error { _, err := broker.ParseLedger(b); return err }
+		case name == broker.SnapshotFile:
+			check = broker.CheckSnapshot
 		default:
 			continue
 		}
@@ -83,8 +82,8 @@ func readMetadata(dir string) (*metadata, error) {
 		}
 		f := configFile{File: "config/" + name, Size: int64(len(b)), State: fileOK}
 		if err := check(b); err != nil {
-			m.damaged(&f, path, err, check, ours != nil)
-		} else if sums, ok := ours[name]; ours != nil && ok && !slices.Contains(sums, crc32.Checksum(b, castagnoli)) {
+			m.damaged(&f, path, err, check, ours.Known())
+		} else if ours.Foreign(name, b) {
 			f.State = fileForeign
 			m.findings = append(m.findings, commitlog.Finding{Level: commitlog.Note, File: f.File, What: "another broker, or a person, has written it", Means: "the next start of a Hardpoint broker takes it over into the log"})
 		}
@@ -92,8 +91,6 @@ func readMetadata(dir string) (*metadata, error) {
 	}
 	return m, nil
 }
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // damaged tells of a file that cannot be read.
 func (m *metadata) damaged(f *configFile, path string, fault error, check func([]byte) error, ours bool) {
@@ -192,36 +189,22 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	return keys
 }
 
-// checkSnapshot looks at magic and checksum of config/hardpoint.snapshot.
-func checkSnapshot(b []byte) error {
-	const magic = "HPCATLG1"
-	if len(b) < len(magic)+4 || string(b[:len(magic)]) != magic {
-		return errors.New("it does not begin with " + magic)
-	}
-	if binary.BigEndian.Uint32(b[len(magic):]) != crc32.Checksum(b[len(magic)+4:], castagnoli) {
-		return errors.New("its checksum is wrong")
-	}
-	return nil
-}
-
-// ledgerOf reads the checksums of hardpoint.files; nil where there are none.
-func ledgerOf(folder string) (map[string][]uint32, error) {
-	for _, name := range []string{"hardpoint.files", "hardpoint.files.bak"} {
+// ledgerOf is what a broker wrote into the files of a folder config; the zero value where
+// that cannot be told.
+func ledgerOf(folder string) (broker.Ledger, error) {
+	for _, name := range []string{broker.LedgerFile, broker.LedgerFile + ".bak"} {
 		b, err := os.ReadFile(filepath.Join(folder, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return broker.Ledger{}, err
 		}
-		var l struct {
-			Files map[string][]uint32 `json:"files"`
-		}
-		if json.Unmarshal(b, &l) == nil && l.Files != nil {
-			return l.Files, nil
+		if l, err := broker.ParseLedger(b); err == nil { // else told by who reads all files
+			return l, nil
 		}
 	}
-	return nil, nil
+	return broker.Ledger{}, nil
 }
 
 // mendable counts the files that mend makes again.
