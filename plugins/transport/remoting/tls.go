@@ -166,7 +166,8 @@ type shake struct {
 
 // begin counts p, and returns who must end for it.
 func (h *handshakes) begin(p *peer) (e *list.Element, out []*peer) {
-	t, now := p.g.t, time.Now()
+	t := p.g.t
+	now := t.set.Clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for n := h.all.Len(); n >= t.maxHandshakes; n-- {
