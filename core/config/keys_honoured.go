@@ -49,7 +49,7 @@ func consumeKeys() []Key {
 		{Name: "maxFilterMessageSize", Group: g, Type: Size, Min: 20, Max: 1 * gib, Default: "16000", Applies: Broker, Desc: "Bytes of the index, 20 an entry, that one pull examines for a message that passes its filter."},
 		{Name: "flushConsumerOffsetInterval", Group: g, Type: Duration, Unit: "ms", Min: 100, Max: 600_000, Default: "5000", Applies: Broker, Desc: "How often the file of consumer offsets is written."},
 		{Name: "notifyConsumerIdsChangedEnable", Group: g, Type: Bool, Default: "true", Applies: Broker, Reloadable: true, Desc: "Tells the members of a group at once when a member comes or goes."},
-		{Name: "defaultQueryMaxNum", Group: g, Type: Int, Min: 1, Max: 65535, Default: "32", Applies: Broker, Reloadable: true, Desc: "Messages that a query by key returns when it names no number."},
+		{Name: "defaultQueryMaxNum", Group: g, Type: Int, Min: 1, Max: 65535, Default: "32", Applies: Broker, Reloadable: true, Desc: "Messages that a query by unique key returns at most."},
 		{Name: "maxMsgsNumBatch", Group: g, Type: Int, Min: 1, Max: 65535, Default: "64", Applies: Broker, Reloadable: true, Desc: "Most messages that a query by key returns."},
 	}
 }

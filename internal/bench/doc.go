@@ -1,6 +1,6 @@
 // Package bench is the load generator of `hardpoint bench`: it drives any broker
 // that speaks RocketMQ's remoting protocol with raw frames, and serves the floor
-// that DESIGN compares with.
+// that brokers are compared with.
 //
 // # Cost of its own
 //

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// target is one condition of the cost targets of the design (section 10).
+// target is one condition of what Hardpoint may cost beside others (docs/performance.md).
 type target struct {
 	work, what string
 	part, load string // load: its beginning
@@ -24,7 +24,7 @@ const (
 	held = "bytes"
 )
 
-// targets are those of the design but replication and plugins.
+// targets are all but those of replication and plugins.
 var targets = func() []target {
 	var out []target
 	send := func(work, load string, apache, cpuOf, floor float64) {
@@ -121,7 +121,7 @@ func (r *results) outcomes() []outcome {
 	return out
 }
 
-// targetTable is the summary: the table of the design with what was measured.
+// targetTable is the summary: each target with what was measured.
 func (r *results) targetTable() table {
 	t := table{Caption: "Targets", Head: []string{"Work", "Measure", "Target", "Median of the rounds [lowest–highest]", "Verdict"}}
 	for _, o := range r.outcomes() {

@@ -57,8 +57,9 @@ func (k *link) ended() bool {
 }
 
 // Call asks the server at an address; ctx bounds connecting and waiting. A connection
-// that broke since the last call is made anew once. Errors are those of [Table.Call],
-// ErrNoDialer, and such that match ErrConnect when there is no connection.
+// that was there and broke is made anew once, and the server is asked again: it may have
+// heard the question before. Errors are those of [Table.Call], ErrNoDialer, and such that
+// match ErrConnect when there is no connection.
 func (l *Links) Call(ctx context.Context, address string, b Build) (*Response, error) {
 	k, err := l.at(address)
 	if err != nil {
