@@ -157,6 +157,9 @@ func (b *Broker) Commit(ctx context.Context, group string, q message.Queue, offs
 	if offset < 0 || q.ID < 0 {
 		return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("offset %d and queue %d must not be negative", offset, q.ID)}
 	}
+	if t := b.k.Topics.Named(q.Topic); t == nil || t.Internal {
+		return &api.Error{ID: api.TopicNotExist, Text: fmt.Sprintf("Topic %s not exist!", q.Topic)}
+	}
 	b.k.Offsets.Commit(group, q, offset)
 	return nil
 }

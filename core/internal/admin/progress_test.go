@@ -42,6 +42,7 @@ func TestGroupConfigs(t *testing.T) {
 	require.Equal(t, command.RespInvalidParameter, c.Do(command.ReqGetSubscriptionGroupConfig, nil, nil).Code)
 
 	// Deleted with or without its progress.
+	send(t, c, "T", 1, 0)
 	remove := func(name string, clean bool) int32 {
 		return c.Do(command.ReqDeleteSubscriptionGroup, (&command.DeleteGroupRequest{GroupName: name, CleanOffset: clean}).Append, nil).Code
 	}

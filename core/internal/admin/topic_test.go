@@ -119,6 +119,7 @@ func TestWhoConsumes(t *testing.T) {
 	e := enginetest.Start(t, enginetest.Options{})
 	c := e.Connect(t)
 	send(t, c, "T", 1, 0)
+	send(t, c, "U", 1, 0)
 	require.Zero(t, c.Do(command.ReqHeartBeat, nil, c.Body(enginetest.Heartbeat("id", "live", 1, "T"))).Code)
 	e.K.Offsets.Commit("past", message.Queue{Topic: "T"}, 1)
 	e.K.Offsets.Commit("live", message.Queue{Topic: "T"}, 1)

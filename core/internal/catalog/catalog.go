@@ -25,8 +25,8 @@ var queue = message.Queue{Topic: message.CatalogTopic}
 // Catalog is the behaviour. It implements kernel.Topics, and through views
 // kernel.Groups, kernel.Offsets and kernel.ImageSource.
 //
-// Lock order: office, then keys (one key's), then apply, then state, flight and
-// files, which are leaves.
+// Lock order: office, then keys (a topic's before others), then order, then apply, then
+// state, flight, leaving and files, which are leaves.
 type Catalog struct {
 	k   *kernel.Kernel
 	fs  vfs.FS
@@ -48,8 +48,8 @@ type Catalog struct {
 	cut atomic.Bool
 
 	// keys serialises changes of one name.
-	kmu  sync.Mutex
-	keys map[string]*keyLock
+	keys    keyLocks
+	leaving leaving
 
 	// apply is held while a change moves from flight to the tables; epoch counts
 	// how often these were built, from what the catalog queue held below readTo.
@@ -82,6 +82,11 @@ const (
 	builtFully
 )
 
+type keyLocks struct {
+	mu sync.Mutex
+	m  map[string]*keyLock
+}
+
 type keyLock struct {
 	mu   sync.Mutex
 	refs int
@@ -91,7 +96,7 @@ type keyLock struct {
 func New(k *kernel.Kernel, fs vfs.FS) *Catalog {
 	c := &Catalog{
 		k: k, fs: fs, dir: filepath.Join(k.Config().Dir, "config"), s: newState(),
-		keys: map[string]*keyLock{}, wake: make(chan struct{}, 1), quit: make(chan struct{}),
+		keys: keyLocks{m: map[string]*keyLock{}}, leaving: leaving{m: map[string]int{}}, wake: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
 	c.files = files{c: c, dirty: map[string]bool{}, known: map[string][]uint32{}, texts: map[string]map[any][]byte{}, moved: make(chan struct{}), kick: make(chan struct{}, 1)}
 	c.images.c = c
@@ -262,7 +267,21 @@ func (c *Catalog) record(body []byte) *message.Record {
 // change orders entries, waits until they are published, and applies them;
 // topics and groups tell which tables they are of.
 func (c *Catalog) change(ctx context.Context, w *writer, topics, groups bool) error {
+	return c.changeThen(ctx, w, topics, groups, func() {})
+}
+
+// remove is change for entries that remove the topic or the group of a key: progress
+// that is made a record meanwhile leaves out what is of it.
+func (c *Catalog) remove(ctx context.Context, key string, w *writer, topics, groups bool) error {
+	c.leaving.add(key)
+	return c.changeThen(ctx, w, topics, groups, func() { c.leaving.done(key) })
+}
+
+// changeThen is change; settled is called when the outcome is known, which may be after
+// it has returned. It must not block.
+func (c *Catalog) changeThen(ctx context.Context, w *writer, topics, groups bool, settled func()) error {
 	if err := c.k.Writable(); err != nil {
+		settled()
 		return err
 	}
 	c.apply.Lock()
@@ -285,6 +304,7 @@ func (c *Catalog) change(ctx context.Context, w *writer, topics, groups bool) er
 			c.touch(topics, groups, hidden...)
 		}
 		c.flight.remove(f)
+		settled()
 		done <- err
 	})
 	select {
@@ -332,38 +352,38 @@ func (c *Catalog) dump(w *writer) error {
 
 // lockKey serialises changes of one name; the returned function unlocks.
 func (c *Catalog) lockKey(key string) func() {
-	c.kmu.Lock()
-	l := c.keys[key]
+	c.keys.mu.Lock()
+	l := c.keys.m[key]
 	if l == nil {
 		l = &keyLock{}
-		c.keys[key] = l
+		c.keys.m[key] = l
 	}
 	l.refs++
-	c.kmu.Unlock()
+	c.keys.mu.Unlock()
 	l.mu.Lock()
 	return func() { c.unlockKey(key, l) }
 }
 
 // tryLockKey is lockKey for a key that nobody has or waits for; else false.
 func (c *Catalog) tryLockKey(key string) (unlock func(), ok bool) {
-	c.kmu.Lock()
-	defer c.kmu.Unlock()
-	if c.keys[key] != nil {
+	c.keys.mu.Lock()
+	defer c.keys.mu.Unlock()
+	if c.keys.m[key] != nil {
 		return nil, false
 	}
 	l := &keyLock{refs: 1}
 	l.mu.Lock()
-	c.keys[key] = l
+	c.keys.m[key] = l
 	return func() { c.unlockKey(key, l) }, true
 }
 
 func (c *Catalog) unlockKey(key string, l *keyLock) {
 	l.mu.Unlock()
-	c.kmu.Lock()
+	c.keys.mu.Lock()
 	if l.refs--; l.refs == 0 {
-		delete(c.keys, key)
+		delete(c.keys.m, key)
 	}
-	c.kmu.Unlock()
+	c.keys.mu.Unlock()
 }
 
 // inflight is changes that were handed to the journal and are not applied.
@@ -398,6 +418,45 @@ func (f *inflight) dump(w *writer) {
 		w.buf = append(w.buf, f.m[n]...)
 	}
 }
+
+// leaving is the topics and groups of which the removal is under way.
+type leaving struct {
+	// order is held until a removal is noted here, and until what was taken from the
+	// tables has its place in the log: it never comes behind a removal of which it does
+	// not know.
+	order sync.Mutex
+	mu    sync.Mutex
+	m     map[string]int // removals, by key
+}
+
+func (l *leaving) add(key string) {
+	l.order.Lock()
+	defer l.order.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.m[key]++
+}
+
+func (l *leaving) done(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.m[key]--; l.m[key] == 0 {
+		delete(l.m, key)
+	}
+}
+
+// now tells of what belongs to a group in a topic whether one of them is leaving as of
+// this call.
+func (l *leaving) now() func(p progress) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := maps.Clone(l.m)
+	return func(p progress) bool { return len(m) > 0 && m[topicKey(p.topic)]+m[groupKey(p.group)] > 0 }
+}
+
+// topicKey and groupKey are the keys of lockKey for the names of topics and groups.
+func topicKey(name string) string { return "t/" + name }
+func groupKey(name string) string { return "g/" + name }
 
 func (c *Catalog) start(context.Context) error {
 	c.wg.Add(2)
@@ -464,10 +523,12 @@ func (c *Catalog) flushOffsets(ctx context.Context, wait bool) {
 	if !c.isLeading() || c.k.Role().ReadOnly != "" {
 		return
 	}
-	w := &writer{}
-	n, again := c.s.offsets.takeDirty(w)
-	locks, lockAgain := c.s.locks.takeDirty(w, c.k.Clock.Now().UnixMilli())
-	obeyed, placed, fenceAgain := c.s.fences.takeDirty(w, &c.s.values, c.tryLockKey)
+	c.leaving.order.Lock()
+	defer c.leaving.order.Unlock()
+	w, leaves := &writer{}, c.leaving.now()
+	n, again := c.s.offsets.takeDirty(w, leaves)
+	locks, lockAgain := c.s.locks.takeDirty(w, leaves, c.k.Clock.Now().UnixMilli())
+	obeyed, placed, fenceAgain := c.s.fences.takeDirty(w, leaves, &c.s.values, c.tryLockKey)
 	defer placed()
 	if n+locks+obeyed == 0 {
 		return

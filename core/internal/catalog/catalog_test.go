@@ -71,7 +71,7 @@ func fill(t *testing.T, e *enginetest.Engine) {
 	for i := range int32(4) {
 		e.K.Offsets.Commit("G", message.Queue{Topic: "T4", ID: i}, int64(100+i))
 	}
-	e.K.Offsets.Commit("H", message.Queue{Topic: "T3", ID: 1}, 7)
+	e.K.Offsets.Commit("H", message.Queue{Topic: "T5", ID: 1}, 7)
 }
 
 // flushed waits until progress is in the log.

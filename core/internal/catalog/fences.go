@@ -154,7 +154,7 @@ func (f *fences) set(p progress, at map[int32]int64) {
 // a reset is under way for waits for a later one: else that record could come behind
 // the one of the reset, of which it knows nothing. placed is to be called when the
 // order is settled, again when the record is not in the log.
-func (f *fences) takeDirty(w *writer, values *valueTable, try func(key string) (unlock func(), ok bool)) (n int, placed, again func()) {
+func (f *fences) takeDirty(w *writer, leaves func(progress) bool, values *valueTable, try func(key string) (unlock func(), ok bool)) (n int, placed, again func()) {
 	f.mu.Lock()
 	taken := f.gone
 	f.gone = nil
@@ -162,6 +162,10 @@ func (f *fences) takeDirty(w *writer, values *valueTable, try func(key string) (
 	later := map[progress]struct{}{}
 	var locks []func()
 	for p := range taken {
+		if leaves(p) {
+			later[p] = struct{}{}
+			continue
+		}
 		unlock, ok := try(resetKey(p))
 		if !ok {
 			later[p] = struct{}{}
@@ -230,7 +234,11 @@ func (f *fences) load(c *Catalog) {
 // Reset implements kernel.Offsets.
 func (o offsets) Reset(ctx context.Context, group, topic string, at map[int32]int64) error {
 	c, p := o.c, progress{group, topic}
+	defer c.lockKey(topicKey(topic))()
 	defer c.lockKey(resetKey(p))()
+	if c.s.topic(topic) == nil {
+		return notFound("topic", topic)
+	}
 	w := &writer{}
 	w.value(kernel.ValueKey{Kind: valueFence, Group: group, Topic: topic}, c.s.fences.value(p, at))
 	w.numbers(entryOffsets, []string{group, topic}, at)

@@ -137,7 +137,7 @@ func (t *lockTable) unlock(group, owner string, queues []command.MessageQueue, f
 
 // takeDirty writes the locks whose life grew since the last call, and forgets
 // those that are over.
-func (t *lockTable) takeDirty(w *writer, now int64) (n int, again func()) {
+func (t *lockTable) takeDirty(w *writer, leaves func(progress) bool, now int64) (n int, again func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for k, l := range t.m {
@@ -148,7 +148,10 @@ func (t *lockTable) takeDirty(w *writer, now int64) (n int, again func()) {
 	taken := t.dirty
 	t.dirty = map[lockKey]struct{}{}
 	for k := range taken {
-		if l := t.m[k]; l != nil {
+		if leaves(progress{k.group, k.queue.Topic}) {
+			t.dirty[k] = struct{}{}
+			delete(taken, k)
+		} else if l := t.m[k]; l != nil {
 			w.lock(l)
 			n++
 		}

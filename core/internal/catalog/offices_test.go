@@ -78,6 +78,7 @@ func TestSnapshotByBytes(t *testing.T) {
 func TestProgressBetweenOffices(t *testing.T) {
 	e := enginetest.Start(t, enginetest.Options{})
 	q := message.Queue{Topic: "T"}
+	require.NoError(t, e.K.Topics.Put(t.Context(), topic("T", 1)))
 	committed := func() int64 {
 		v, _ := e.K.Offsets.Committed("G", q)
 		return v

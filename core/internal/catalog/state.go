@@ -330,13 +330,19 @@ func (o *offsetTable) removeTopic(topic string) {
 	o.changed++
 }
 
-// takeDirty returns the entries of what changed since the last call.
-func (o *offsetTable) takeDirty(w *writer) (keys int, again func()) {
+// takeDirty returns the entries of what changed since the last call. What leaves waits:
+// it goes with its topic or group, or is part of a later record.
+func (o *offsetTable) takeDirty(w *writer, leaves func(progress) bool) (keys int, again func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	taken := o.dirty
 	o.dirty = map[progress]map[int32]struct{}{}
 	for p, ids := range taken {
+		if leaves(p) {
+			o.dirty[p] = ids
+			delete(taken, p)
+			continue
+		}
 		n := make(map[int32]int64, len(ids))
 		for id := range ids {
 			if v, ok := o.m[p.group][p.topic][id]; ok {

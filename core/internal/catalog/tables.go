@@ -62,7 +62,7 @@ func (c *Catalog) Ensure(ctx context.Context, t command.TopicConfig) (*kernel.To
 
 // ensure is Ensure without the files.
 func (c *Catalog) ensure(ctx context.Context, t command.TopicConfig) (*topic, error) {
-	defer c.lockKey("t/" + t.TopicName)()
+	defer c.lockKey(topicKey(t.TopicName))()
 	got := c.s.topic(t.TopicName)
 	if got == nil {
 		if err := c.putTopics(ctx, t); err != nil {
@@ -85,7 +85,7 @@ func (c *Catalog) Put(ctx context.Context, ts ...command.TopicConfig) error {
 	err := func() error {
 		slices.Sort(names) // two lists at once must not wait for each other
 		for _, name := range slices.Compact(names) {
-			defer c.lockKey("t/" + name)()
+			defer c.lockKey(topicKey(name))()
 		}
 		return c.putTopics(ctx, ts...)
 	}()
@@ -143,13 +143,13 @@ func (c *Catalog) Remove(ctx context.Context, name string) error {
 }
 
 func (c *Catalog) removeTopic(ctx context.Context, name string) error {
-	defer c.lockKey("t/" + name)()
+	defer c.lockKey(topicKey(name))()
 	if c.s.topic(name) == nil {
 		return nil
 	}
 	w := &writer{}
 	w.names(entryTopicRemoved, name)
-	if err := c.change(ctx, w, true, false); err != nil {
+	if err := c.remove(ctx, topicKey(name), w, true, false); err != nil {
 		return err
 	}
 	c.k.Hooks.TopicChanged(name, true)
@@ -187,7 +187,7 @@ func (g groups) Ensure(ctx context.Context, name string) (*command.SubscriptionG
 	if !g.c.k.Config().AutoCreateGroup {
 		return nil, &api.Error{ID: api.GroupNotExist, Text: fmt.Sprintf("subscription group [%s] does not exist, and autoCreateSubscriptionGroup is false", name)}
 	}
-	defer g.c.lockKey("g/" + name)()
+	defer g.c.lockKey(groupKey(name))()
 	if got := g.Named(name); got != nil {
 		return got, nil
 	}
@@ -205,7 +205,7 @@ func (g groups) Ensure(ctx context.Context, name string) (*command.SubscriptionG
 
 // Put implements kernel.Groups.
 func (g groups) Put(ctx context.Context, cfg command.SubscriptionGroupConfig) error {
-	defer g.c.lockKey("g/" + cfg.GroupName)()
+	defer g.c.lockKey(groupKey(cfg.GroupName))()
 	return g.put(ctx, cfg)
 }
 
@@ -222,7 +222,7 @@ func (g groups) put(ctx context.Context, cfg command.SubscriptionGroupConfig) er
 
 // Remove implements kernel.Groups.
 func (g groups) Remove(ctx context.Context, name string, cleanOffsets bool) error {
-	defer g.c.lockKey("g/" + name)()
+	defer g.c.lockKey(groupKey(name))()
 	if g.Named(name) == nil && !cleanOffsets {
 		return nil
 	}
@@ -234,7 +234,7 @@ func (g groups) Remove(ctx context.Context, name string, cleanOffsets bool) erro
 		p = append(p, 0)
 	}
 	w.entry(entryGroupRemoved, p)
-	if err := g.c.change(ctx, w, false, true); err != nil {
+	if err := g.c.remove(ctx, groupKey(name), w, false, true); err != nil {
 		return err
 	}
 	g.c.k.Hooks.GroupRemoved(name)
@@ -262,7 +262,14 @@ func (o offsets) Commit(group string, q message.Queue, offset int64) bool {
 	if o.c.s.fences.keeps(group, q, offset) {
 		return false
 	}
+	if o.c.s.topic(q.Topic) == nil {
+		return true
+	}
 	o.c.s.offsets.set(group, q, offset, true)
+	// Once more: a removal takes the topic away first, then its progress.
+	if o.c.s.topic(q.Topic) == nil {
+		o.c.s.offsets.remove(group, q.Topic)
+	}
 	return true
 }
 

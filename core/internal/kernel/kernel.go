@@ -351,7 +351,8 @@ type Offsets interface {
 	Committed(group string, q message.Queue) (int64, bool)
 	// Commit remembers progress at once and makes it a record within
 	// Config.OffsetInterval; false: the queue was reset, and what a consumer reports
-	// that has not taken this in does not count.
+	// that has not taken this in does not count. In a topic that is not there nothing is
+	// remembered: it was deleted, and its progress with it.
 	Commit(group string, q message.Queue, offset int64) bool
 	// Reset sets the progress of a group in queues of a topic; it returns when that is
 	// published. Until a consumer goes on there (Meets), or was told and reports
