@@ -76,6 +76,7 @@ func TestSeveralGroups(t *testing.T) {
 	for _, want := range []string{
 		`hardpoint_messages_in_total{broker="a"} 50`, `hardpoint_messages_in_total{broker="b"} 50`, `hardpoint_nameserver_topics{broker=""}`,
 		`hardpoint_plugin_process_starts_total{broker="b",plugin="pebble"} `,
+		`hardpoint_flush_seconds_count{broker="a"} `, `hardpoint_flush_seconds_count{broker="b"} `, // each has a replicator
 	} {
 		if !strings.Contains(text, want) { // not all of it in the message
 			t.Errorf("/metrics has no %s", want)

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
@@ -136,6 +138,31 @@ func TestCompletion(t *testing.T) {
 		require.Equal(t, exitOK, run(t.Context(), args, strings.NewReader(""), &out, &out))
 		require.Contains(t, strings.Fields(out.String()), want, line)
 	}
+}
+
+// TestEveryToolHasJSON: what asks brokers or looks at stores is made for programs, too.
+func TestEveryToolHasJSON(t *testing.T) {
+	n := 0
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+		if c.HasSubCommands() {
+			return
+		}
+		f := c.Flag("output")
+		require.NotNil(t, f, c.CommandPath())
+		require.Equal(t, "text", f.DefValue, c.CommandPath())
+		n++
+	}
+	for _, c := range (&program{strings.NewReader(""), io.Discard, io.Discard}).commands().Commands() {
+		switch c.Name() {
+		case "cluster", "broker", "topic", "group", "offset", "message", "doctor", "store":
+			walk(c)
+		}
+	}
+	require.Greater(t, n, 30)
 }
 
 // TestTimesInLogs: a time in a log has its unit.

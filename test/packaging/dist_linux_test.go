@@ -2,8 +2,10 @@ package packaging
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -234,7 +236,8 @@ func TestDistRefuses(t *testing.T) {
 	}
 }
 
-// TestDistRepeats: the same sources give the same bytes, wherever they lie.
+// TestDistRepeats: the same sources give the same bytes, wherever they lie, and a program
+// that needs no library of the system.
 func TestDistRepeats(t *testing.T) {
 	if !harness.Long() {
 		return // it builds the program twice; make verify-long
@@ -251,6 +254,13 @@ func TestDistRepeats(t *testing.T) {
 		b, err := os.ReadFile(filepath.Join(out, "SHA256SUMS"))
 		require.NoError(t, err)
 		sums[string(b)] = true
+
+		base := "hardpoint-" + version + "-linux-" + runtime.GOARCH
+		program, err := elf.NewFile(bytes.NewReader(archive(t, filepath.Join(out, base+".tar.gz"))[base+"/hardpoint"].content))
+		require.NoError(t, err)
+		for _, p := range program.Progs {
+			require.NotContains(t, []elf.ProgType{elf.PT_INTERP, elf.PT_DYNAMIC}, p.Type, "the program is not static")
+		}
 	}
 	require.Len(t, sums, 1, "%v", sums)
 }
