@@ -1,9 +1,14 @@
 package main
 
 import (
+	"go/ast"
 	"go/format"
+	"go/parser"
+	"go/token"
 	"os"
+	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -53,10 +58,35 @@ func TestTemplatesAreFormatted(t *testing.T) {
 				formatted, err := format.Source(text)
 				require.NoError(t, err, "%s/%s", kind, name)
 				require.Equal(t, string(formatted), string(text), "%s/%s", kind, name)
+				require.Empty(t, unusedImports(t, text, s.Module), "%s/%s", kind, name)
 			}
 		}
 	}
 	require.Equal(t, []string{"allocate", "replication", "storage", "transport"}, scaffoldKinds("go"), "all kinds are equal")
+}
+
+// unusedImports are those of a file but own, whose package has another name than its
+// folder. (Module test/ builds all of it, which takes longer.)
+func unusedImports(t *testing.T, text []byte, own string) (out []string) {
+	f, err := parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	used := map[string]bool{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := sel.X.(*ast.Ident); ok {
+				used[x.Name] = true
+			}
+		}
+		return true
+	})
+	for _, i := range f.Imports {
+		at, err := strconv.Unquote(i.Path.Value)
+		require.NoError(t, err)
+		if at != own && !used[path.Base(at)] {
+			out = append(out, at)
+		}
+	}
+	return out
 }
 
 // A plugin asks for the Go that Hardpoint asks for.
