@@ -264,22 +264,23 @@ func (c *Catalog) record(body []byte) *message.Record {
 	}
 }
 
-// change orders entries, waits until they are published, and applies them;
-// topics and groups tell which tables they are of.
+// change orders entries in one record, waits until they are published, and applies
+// them; topics and groups tell which tables they are of.
 func (c *Catalog) change(ctx context.Context, w *writer, topics, groups bool) error {
-	return c.changeThen(ctx, w, topics, groups, func() {})
+	return c.changeThen(ctx, w.buf, [][]byte{w.buf}, topics, groups, func() {})
 }
 
 // remove is change for entries that remove the topic or the group of a key: progress
 // that is made a record meanwhile leaves out what is of it.
 func (c *Catalog) remove(ctx context.Context, key string, w *writer, topics, groups bool) error {
 	c.leaving.add(key)
-	return c.changeThen(ctx, w, topics, groups, func() { c.leaving.done(key) })
+	return c.changeThen(ctx, w.buf, [][]byte{w.buf}, topics, groups, func() { c.leaving.done(key) })
 }
 
-// changeThen is change; settled is called when the outcome is known, which may be after
-// it has returned. It must not block.
-func (c *Catalog) changeThen(ctx context.Context, w *writer, topics, groups bool, settled func()) error {
+// changeThen is change of entries that are put into a record for each of the parts, all
+// of which are stored, or none. settled is called when the outcome is known, which may be
+// after it has returned. It must not block.
+func (c *Catalog) changeThen(ctx context.Context, all []byte, parts [][]byte, topics, groups bool, settled func()) error {
 	if err := c.k.Writable(); err != nil {
 		settled()
 		return err
@@ -287,11 +288,15 @@ func (c *Catalog) changeThen(ctx context.Context, w *writer, topics, groups bool
 	c.apply.Lock()
 	epoch := c.epoch
 	c.apply.Unlock()
-	f := c.flight.add(w.buf)
+	f := c.flight.add(all)
+	recs := make([]*message.Record, len(parts))
+	for i, part := range parts {
+		recs[i] = c.record(deltaBody(part))
+	}
 	done := make(chan error, 1)
 	// The change stays in flight until its outcome is known, whether or not the
 	// caller still waits: it may be in the log.
-	c.k.Journal.Submit([]*message.Record{c.record(deltaBody(w.buf))}, func(p kernel.Placed, err error) {
+	c.k.Journal.Submit(recs, func(p kernel.Placed, err error) {
 		c.apply.Lock()
 		defer c.apply.Unlock()
 		if err == nil {
@@ -299,7 +304,7 @@ func (c *Catalog) changeThen(ctx context.Context, w *writer, topics, groups bool
 			// When the log was read since, it was read with this record, or it was
 			// ordered in the office that began with reading: leaders read no more.
 			if epoch == c.epoch || p.Units[0].Offset >= c.readTo {
-				hidden, err = c.applyOwn(w.buf)
+				hidden, err = c.applyOwn(all)
 			}
 			c.touch(topics, groups, hidden...)
 		}

@@ -2,6 +2,7 @@ package catalog_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -504,6 +505,60 @@ func TestOfficeLost(t *testing.T) {
 		require.NoError(t, e.Script.Win(ctx, true))
 		require.NoError(t, e.Script.Release(ctx))
 		require.NotNil(t, e.K.Topics.Named("kept"))
+	})
+}
+
+// A list of topics is stored whole or not at all; one that is too long for that leaves
+// the first of them, which are there like others, and whoever asked is told which.
+func TestListOfTopicsFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var changed []string
+		e := enginetest.Start(t, enginetest.Options{Segment: 64 << 10, Prepare: func(e *enginetest.Engine) {
+			e.K.Hooks.OnTopicChanged(func(name string) { changed = append(changed, name) })
+		}})
+		list := func(prefix string, n int) (out []command.TopicConfig) {
+			for i := range n {
+				out = append(out, topic(fmt.Sprintf("%s-%03d", prefix, i), 1))
+			}
+			return out
+		}
+		there := func(ts []command.TopicConfig) (n int) {
+			for _, c := range ts {
+				if e.K.Topics.Named(c.TopicName) != nil {
+					n++
+				}
+			}
+			return n
+		}
+		lost := errors.New("the quorum is gone")
+
+		few := list("few", 40) // several records
+		e.Script.Refuse(1, lost)
+		require.Error(t, e.K.Topics.Put(t.Context(), few...))
+		require.Zero(t, there(few), "all or none")
+		require.Empty(t, changed)
+		require.NoError(t, e.K.Topics.Put(t.Context(), few...))
+		require.Equal(t, len(few), there(few))
+		require.Len(t, changed, len(few))
+
+		changed = nil
+		many := list("many", 200)
+		e.Script.Hold()
+		failed := make(chan error, 1)
+		go func() { failed <- e.K.Topics.Put(t.Context(), many...) }()
+		require.NoError(t, e.Script.WaitHeld(t.Context(), 1))
+		e.Script.Refuse(1, lost)
+		require.NoError(t, e.Script.Release(t.Context()))
+		err := <-failed
+		require.Equal(t, api.ServiceNotAvailable, api.IDOf(err))
+		n := there(many)
+		require.Greater(t, n, 1)
+		require.Less(t, n, len(many)-1)
+		require.Equal(t, n, there(many[:n]), "the first ones")
+		require.Len(t, changed, n)
+		require.ErrorContains(t, err, fmt.Sprintf("%d of 200 topics are stored, up to many-%03d; many-%03d and those behind it", n, n-1, n))
+		require.NoError(t, e.K.Topics.Put(t.Context(), many...), "again")
+		require.Equal(t, len(many), there(many))
 	})
 }
 

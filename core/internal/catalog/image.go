@@ -23,6 +23,8 @@ type imager struct {
 const (
 	// maxPart bounds the body of one catalog record.
 	maxPart = 256 << 10
+	// maxGroup bounds what changes all or nothing.
+	maxGroup = 512 << 10
 	// share is the part of a segment an image may take before it is put into
 	// every k-th segment only.
 	share = 8
@@ -33,6 +35,12 @@ func (i *imager) segment() int64 { return i.c.k.Store.State().Segment }
 // partSize is the size of one record's entries: small segments have small parts.
 func (i *imager) partSize() int {
 	return int(min(maxPart, max(i.segment()/(2*share), 1<<10)))
+}
+
+// groupSize is the size of the entries that are stored together, in several records, or
+// not at all: an ordinary batch of the journal has room for them.
+func (i *imager) groupSize() int {
+	return int(min(maxGroup, max(i.segment()/8, 1<<10)))
 }
 
 // Image implements kernel.ImageSource.

@@ -65,7 +65,7 @@ func (c *Catalog) ensure(ctx context.Context, t command.TopicConfig) (*topic, er
 	defer c.lockKey(topicKey(t.TopicName))()
 	got := c.s.topic(t.TopicName)
 	if got == nil {
-		if err := c.putTopics(ctx, t); err != nil {
+		if _, err := c.putTopics(ctx, t); err != nil {
 			return nil, err
 		}
 		got = c.s.topic(t.TopicName)
@@ -76,58 +76,68 @@ func (c *Catalog) ensure(ctx context.Context, t command.TopicConfig) (*topic, er
 	return got, nil
 }
 
-// Put implements kernel.Topics.
+// Put implements kernel.Topics. A list that is too long to be stored at once is stored
+// in pieces, in its order.
 func (c *Catalog) Put(ctx context.Context, ts ...command.TopicConfig) error {
 	names := make([]string, len(ts))
 	for i, t := range ts {
 		names[i] = t.TopicName
 	}
-	err := func() error {
+	stored, err := func() (int, error) {
 		slices.Sort(names) // two lists at once must not wait for each other
 		for _, name := range slices.Compact(names) {
 			defer c.lockKey(topicKey(name))()
 		}
 		return c.putTopics(ctx, ts...)
 	}()
-	if err != nil {
+	if stored == 0 {
 		return err
 	}
-	rows := make([]*topic, 0, len(ts))
-	for _, t := range ts {
+	rows := make([]*topic, 0, stored)
+	for _, t := range ts[:stored] {
 		if row := c.s.topic(t.TopicName); row != nil {
 			rows = append(rows, row)
 		}
 	}
 	c.files.settle(ctx, rows...)
-	return nil
+	return err
 }
 
-// putTopics is Put without the files; the caller holds the keys.
-func (c *Catalog) putTopics(ctx context.Context, ts ...command.TopicConfig) error {
+// putTopics is Put without the files; the caller holds the keys. It tells how many of
+// them, from the first on, are stored for certain, also with an error.
+func (c *Catalog) putTopics(ctx context.Context, ts ...command.TopicConfig) (stored int, err error) {
 	w := &writer{}
 	for _, t := range ts {
 		if err := message.CheckTopic(t.TopicName); err != nil {
-			return &api.Error{ID: api.InvalidParameter, Text: err.Error()}
+			return 0, &api.Error{ID: api.InvalidParameter, Text: err.Error()}
 		}
 		if message.IsInternal(t.TopicName) {
-			return &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("the topic[%s] is conflict with system topic", t.TopicName)}
+			return 0, &api.Error{ID: api.InvalidParameter, Text: fmt.Sprintf("the topic[%s] is conflict with system topic", t.TopicName)}
 		}
 		if t.TopicFilterType == "" {
 			t.TopicFilterType = "SINGLE_TAG"
 		}
 		if err := w.json(entryTopic, t); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	for _, part := range split(w.buf, c.images.partSize()) {
-		if err := c.change(ctx, &writer{buf: part}, true, false); err != nil {
-			return err
+	for _, group := range split(w.buf, c.images.groupSize()) {
+		if err = c.changeThen(ctx, group, split(group, c.images.partSize()), true, false, func() {}); err != nil {
+			break
 		}
+		_ = entries(group, func(byte, []byte) error { // which were made here
+			stored++
+			return nil
+		})
 	}
-	for _, t := range ts {
+	for _, t := range ts[:stored] {
 		c.k.Hooks.TopicChanged(t.TopicName, false)
 	}
-	return nil
+	if err != nil && stored > 0 {
+		err = fmt.Errorf("%d of %d topics are stored, up to %s; %s and those behind it in the list are not: %w",
+			stored, len(ts), ts[stored-1].TopicName, ts[stored].TopicName, err)
+	}
+	return stored, err
 }
 
 // Remove implements kernel.Topics.
