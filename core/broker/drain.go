@@ -41,9 +41,11 @@ func (b *Broker) newDrain(st *stats.Stats) *drain.Drain {
 
 // Drain prepares a stop. It takes the broker out of the routes by which producers
 // choose, where they find another one, and returns when they know that: after
-// drainTimeout, in which everything goes on as before. It returns at once when nobody
-// can be led anywhere: no other broker takes messages of topics that are here, there
-// is no name server or none answers, or the broker takes no messages. The end of ctx
+// drainTimeout, in which everything goes on as before. So it does where other brokers
+// have topics that are here and take no messages, as while they drain: their producers
+// come here. It returns at once when nobody can be led anywhere: no other broker has
+// topics that are here, there is no name server or none answers, or the broker takes no
+// messages. The end of ctx
 // asks to hurry. Call it once, before Shutdown.
 func (b *Broker) Drain(ctx context.Context) {
 	if b.reg.Load() == nil || b.Ready() != nil || b.k.Sendable() != nil {
@@ -83,7 +85,7 @@ func (b *Broker) ofClients(t *kernel.Topic) bool {
 	return !t.System && !strings.HasPrefix(name, message.RetryPrefix) && !strings.HasPrefix(name, message.DLQPrefix)
 }
 
-func (b *Broker) elsewhere(ctx context.Context, topics []string) (map[string]bool, error) {
+func (b *Broker) elsewhere(ctx context.Context, topics []string) (map[string]drain.Other, error) {
 	r := drain.Routes{Dialer: b.trans.Capabilities().Dialer, Servers: b.nameServers(), Leaving: append([]string{b.Name()}, b.p.leaving...)}
 	return r.Elsewhere(ctx, topics)
 }

@@ -184,6 +184,28 @@ func TestNoDrain(t *testing.T) {
 	}
 }
 
+// A broker whose producers are led to another one finds that it stops as well, and that
+// one serves both.
+func TestDrainWhileAnotherDrains(t *testing.T) {
+	c := newCluster(t)
+	a, b := c.broker("broker-a", []string{"both"}), c.broker("broker-b", []string{"both"})
+	hurry, gone := drains(t, a)
+	c.await("both", "broker-a", false)
+	_, ended := drains(t, b)
+	require.Eventually(t, func() bool { return b.Ready() != nil }, 20*time.Second, time.Millisecond)
+	require.ErrorContains(t, b.Ready(), "no other broker takes messages of its topics at present")
+	hurry()
+	<-gone
+	require.NoError(t, a.Shutdown(t.Context()))
+	require.Eventually(t, func() bool { return len(c.writable("both")) == 1 }, 20*time.Second, time.Millisecond)
+	require.Equal(t, map[string]bool{"broker-b": true}, c.writable("both"))
+	select {
+	case <-ended:
+		t.Fatal("it did not wait")
+	default:
+	}
+}
+
 // Groups of one process lead nobody to each other: they stop together.
 func TestDrainOfGroups(t *testing.T) {
 	c := newCluster(t)

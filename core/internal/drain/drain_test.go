@@ -44,11 +44,12 @@ type rig struct {
 	log  text
 	sent atomic.Int64
 
-	others map[string]bool // what Elsewhere answers
-	err    error           // or that
-	asked  []string        // the first time
-	after  map[string]bool // what it answers the second time, if that is something else
-	told   int             // how often it registered anew
+	others map[string]drain.Other // what Elsewhere answers
+	err    error                  // or that
+	asked  []string               // the first time
+	after  map[string]drain.Other // what it answers after the first time, if that is something else
+	since  time.Time              // and not before
+	told   int                    // how often it registered anew
 	tell   func(ctx context.Context) error
 }
 
@@ -60,10 +61,10 @@ func newRig(length time.Duration) *rig {
 		Topics: func() []drain.Topic {
 			return []drain.Topic{{Name: "both"}, {Name: "here"}, {Name: "TBW102", Own: true}}
 		},
-		Elsewhere: func(_ context.Context, topics []string) (map[string]bool, error) {
+		Elsewhere: func(_ context.Context, topics []string) (map[string]drain.Other, error) {
 			if r.asked == nil {
 				r.asked = topics
-			} else if r.after != nil {
+			} else if r.after != nil && !time.Now().Before(r.since) {
 				return r.after, nil
 			}
 			return r.others, r.err
@@ -83,7 +84,7 @@ func newRig(length time.Duration) *rig {
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(35 * time.Second)
-		r.others = map[string]bool{"both": true, "TBW102": true}
+		r.others = map[string]drain.Other{"both": drain.Takes, "TBW102": drain.Takes}
 		r.tell = func(context.Context) error {
 			require.True(t, r.Led("both"), "registered before it is led away")
 			require.Error(t, r.Ready())
@@ -128,7 +129,7 @@ func TestDrain(t *testing.T) {
 func TestOthersDrainToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(35 * time.Second)
-		r.others, r.after = map[string]bool{"both": true, "TBW102": true}, map[string]bool{"TBW102": true}
+		r.others, r.after = map[string]drain.Other{"both": drain.Takes, "TBW102": drain.Takes}, map[string]drain.Other{"TBW102": drain.Takes}
 		r.tell = func(context.Context) error {
 			require.Equal(t, r.told == 1, r.Led("both"))
 			return nil
@@ -140,7 +141,48 @@ func TestOthersDrainToo(t *testing.T) {
 		require.False(t, r.Led("both"))
 		require.True(t, r.Led("TBW102"))
 		require.Contains(t, r.log.String(), "other brokers stop at the same time")
+		require.Contains(t, r.log.String(), "so nobody is led away")
+		require.NotContains(t, r.log.String(), "producers are led")
 	})
+}
+
+// A broker that stops while another one drains serves the producers of both, and leads
+// them to the other one when that is back.
+func TestOthersDrainAlready(t *testing.T) {
+	for name, c := range map[string]struct {
+		back time.Duration // when the other one takes messages again
+		led  bool
+	}{"it comes back": {12 * time.Second, true}, "it comes back late": {33 * time.Second, false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(35 * time.Second)
+				r.others = map[string]drain.Other{"both": drain.Keeps, "TBW102": drain.Keeps}
+				r.after, r.since = map[string]drain.Other{"both": drain.Takes, "TBW102": drain.Takes}, time.Now().Add(c.back)
+				began, ended := time.Now(), make(chan struct{})
+				go func() {
+					r.Run(t.Context())
+					close(ended)
+				}()
+				<-time.After(11 * time.Second)
+				synctest.Wait()
+				require.False(t, r.Led("both"), "nobody else would take the messages")
+				require.EqualError(t, r.Ready(), "it is draining and stops in 24s; no other broker takes messages of its topics at present")
+				<-time.After(5 * time.Second)
+				synctest.Wait()
+				require.Equal(t, c.led, r.Led("both"))
+				require.Equal(t, 19*time.Second, r.Left())
+				<-ended
+				require.Equal(t, 35*time.Second, time.Since(began))
+				require.Contains(t, r.log.String(), "take no messages at present")
+				if c.led {
+					require.Equal(t, 1, r.told)
+					require.Contains(t, r.log.String(), "another broker takes messages again: producers are led there")
+				} else {
+					require.Zero(t, r.told)
+				}
+			})
+		})
+	}
 }
 
 // Where waiting is of use to nobody, nothing changes.
@@ -150,13 +192,13 @@ func TestNoDrain(t *testing.T) {
 	for name, c := range map[string]struct {
 		length time.Duration
 		ctx    context.Context //nolint:containedctx // a case
-		others map[string]bool
+		others map[string]drain.Other
 		err    error
 		says   string
 	}{
-		"switched off":              {0, t.Context(), map[string]bool{"both": true}, nil, ""},
-		"nobody else":               {time.Minute, t.Context(), nil, nil, "no other broker takes messages"},
-		"only the broker's own":     {time.Minute, t.Context(), map[string]bool{"TBW102": true}, nil, "no other broker takes messages"},
+		"switched off":              {0, t.Context(), map[string]drain.Other{"both": drain.Takes}, nil, ""},
+		"nobody else":               {time.Minute, t.Context(), nil, nil, "no other broker has the topics here"},
+		"only the broker's own":     {time.Minute, t.Context(), map[string]drain.Other{"TBW102": drain.Takes}, nil, "no other broker has the topics here"},
 		"no name server":            {time.Minute, t.Context(), nil, errors.New("nobody answers"), "nobody answers"},
 		"hurried while it is asked": {time.Minute, over, nil, context.Canceled, ""},
 	} {
@@ -179,7 +221,7 @@ func TestNoDrain(t *testing.T) {
 func TestHurry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(35 * time.Second)
-		r.others = map[string]bool{"both": true}
+		r.others = map[string]drain.Other{"both": drain.Takes}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Second, cancel)
 		began := time.Now()
@@ -195,7 +237,7 @@ func TestHurry(t *testing.T) {
 func TestNameServerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(35 * time.Second)
-		r.others = map[string]bool{"both": true}
+		r.others = map[string]drain.Other{"both": drain.Takes}
 		r.tell = func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()

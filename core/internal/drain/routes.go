@@ -27,16 +27,16 @@ type Routes struct {
 
 var errNoServer = errors.New("this broker registers with no name server")
 
-// Elsewhere tells, of topics, those that another broker takes messages of, as the
-// name server says that answers first: all are asked at once, since one that is silent
+// Elsewhere tells what other brokers do with topics, as the name server says that
+// answers first: all are asked at once, since one that is silent
 // must not use up the time of the others. The error is that of all of them, or ctx's.
-func (r *Routes) Elsewhere(ctx context.Context, topics []string) (map[string]bool, error) {
+func (r *Routes) Elsewhere(ctx context.Context, topics []string) (map[string]Other, error) {
 	if len(r.Servers) == 0 {
 		return nil, errNoServer
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	type answer struct {
-		found map[string]bool
+		found map[string]Other
 		err   error
 	}
 	answers := make(chan answer, len(r.Servers))
@@ -64,7 +64,7 @@ func (r *Routes) Elsewhere(ctx context.Context, topics []string) (map[string]boo
 }
 
 // at asks one name server.
-func (r *Routes) at(ctx context.Context, server string, topics []string) (map[string]bool, error) {
+func (r *Routes) at(ctx context.Context, server string, topics []string) (map[string]Other, error) {
 	c, err := rpc.Dial(ctx, r.Dialer, server, rpc.Options{})
 	if err != nil {
 		return nil, err
@@ -78,20 +78,20 @@ func (r *Routes) at(ctx context.Context, server string, topics []string) (map[st
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
-		found = map[string]bool{}
+		found = map[string]Other{}
 		next  = make(chan string)
 	)
 	for range min(atOnce, len(topics)) {
 		wg.Go(func() {
 			for t := range next {
-				yes, err := r.taken(ctx, c, t)
+				does, err := r.does(ctx, c, t)
 				if err != nil {
 					cancel(err)
 					continue
 				}
-				if yes {
+				if does != Nobody {
 					mu.Lock()
-					found[t] = true
+					found[t] = does
 					mu.Unlock()
 				}
 			}
@@ -108,43 +108,49 @@ func (r *Routes) at(ctx context.Context, server string, topics []string) (map[st
 	return found, nil
 }
 
-// taken asks whether another broker takes messages of a topic.
-func (r *Routes) taken(ctx context.Context, c *rpc.Client, topic string) (bool, error) {
+// does asks what other brokers do with a topic.
+func (r *Routes) does(ctx context.Context, c *rpc.Client, topic string) (Other, error) {
 	q := command.RouteRequest{Topic: topic, AcceptStandardJSONOnly: true}
 	resp, err := c.Call(ctx, rpc.Request(command.ReqGetRouteInfoByTopic, q.Append, nil))
 	if err != nil {
-		return false, err
+		return Nobody, err
 	}
 	var no *rpc.CodeError
 	if err = resp.Err(); errors.As(err, &no) && no.Code == command.RespTopicNotExist {
-		return false, nil
+		return Nobody, nil
 	}
 	if err != nil {
-		return false, err
+		return Nobody, err
 	}
 	var d command.TopicRouteData
 	if err := command.DecodeBody(resp.Body, &d); err != nil {
-		return false, fmt.Errorf("the route of topic %s: %w", topic, err)
+		return Nobody, fmt.Errorf("the route of topic %s: %w", topic, err)
 	}
 	return r.offers(&d), nil
 }
 
-// offers tells whether a client finds a queue to write to at another broker: what a
-// master registered with write permission.
-func (r *Routes) offers(d *command.TopicRouteData) bool {
+// offers tells whether a client finds a queue to write to at another broker, what a
+// master registered with write permission, or one to which there may be something to
+// write again.
+func (r *Routes) offers(d *command.TopicRouteData) Other {
+	best := Nobody
 	if d.OrderTopicConf != "" {
-		return false
+		return best
 	}
 	for i := range d.QueueDatas {
 		q := &d.QueueDatas[i]
-		if q.Perm&command.PermWrite == 0 || q.WriteQueueNums <= 0 || slices.Contains(r.Leaving, q.BrokerName) {
+		if q.WriteQueueNums <= 0 || slices.Contains(r.Leaving, q.BrokerName) {
 			continue
 		}
 		for j := range d.BrokerDatas {
-			if b := &d.BrokerDatas[j]; b.BrokerName == q.BrokerName && b.BrokerAddrs[0] != "" {
-				return true
+			if b := &d.BrokerDatas[j]; b.BrokerName != q.BrokerName || b.BrokerAddrs[0] == "" {
+				continue
 			}
+			if q.Perm&command.PermWrite != 0 {
+				return Takes
+			}
+			best = Keeps
 		}
 	}
-	return false
+	return best
 }

@@ -18,6 +18,7 @@ func TestOffers(t *testing.T) {
 	masters := []command.BrokerData{
 		{BrokerName: "a", BrokerAddrs: command.BrokerAddrs{0: "10.0.0.1:1"}},
 		{BrokerName: "b", BrokerAddrs: command.BrokerAddrs{0: "10.0.0.2:1", 1: "10.0.0.3:1"}},
+		{BrokerName: "b2", BrokerAddrs: command.BrokerAddrs{0: "10.0.0.5:1"}},
 		{BrokerName: "c", BrokerAddrs: command.BrokerAddrs{1: "10.0.0.4:1"}},
 	}
 	queue := func(broker string, perm, queues int32) command.QueueData {
@@ -27,17 +28,18 @@ func TestOffers(t *testing.T) {
 		queues []command.QueueData
 		order  string
 		leave  []string
-		want   bool
+		want   Other
 	}{
-		"only this one":          {[]command.QueueData{queue("a", 6, 4)}, "", nil, false},
-		"another one":            {[]command.QueueData{queue("a", 6, 4), queue("b", 6, 4)}, "", nil, true},
-		"it only reads":          {[]command.QueueData{queue("a", 6, 4), queue("b", 4, 4)}, "", nil, false},
-		"it has no queue":        {[]command.QueueData{queue("a", 6, 4), queue("b", 6, 0)}, "", nil, false},
-		"it has no master":       {[]command.QueueData{queue("a", 6, 4), queue("c", 6, 4)}, "", nil, false},
-		"nobody knows it":        {[]command.QueueData{queue("a", 6, 4), queue("d", 6, 4)}, "", nil, false},
-		"it stops, too":          {[]command.QueueData{queue("a", 6, 4), queue("b", 6, 4)}, "", []string{"b"}, false},
-		"clients choose by name": {[]command.QueueData{queue("a", 6, 4), queue("b", 6, 4)}, "a:4;b:4", nil, false},
-		"nobody":                 {nil, "", nil, false},
+		"only this one":          {[]command.QueueData{queue("a", 6, 4)}, "", nil, Nobody},
+		"another one":            {[]command.QueueData{queue("a", 6, 4), queue("b", 6, 4)}, "", nil, Takes},
+		"it only reads":          {[]command.QueueData{queue("a", 6, 4), queue("b", 4, 4)}, "", nil, Keeps},
+		"one of them only reads": {[]command.QueueData{queue("b", 4, 4), queue("b2", 6, 4)}, "", nil, Takes},
+		"it has no queue":        {[]command.QueueData{queue("a", 6, 4), queue("b", 6, 0)}, "", nil, Nobody},
+		"it has no master":       {[]command.QueueData{queue("a", 6, 4), queue("c", 6, 4)}, "", nil, Nobody},
+		"nobody knows it":        {[]command.QueueData{queue("a", 6, 4), queue("d", 6, 4)}, "", nil, Nobody},
+		"it stops, too":          {[]command.QueueData{queue("a", 6, 4), queue("b", 6, 4)}, "", []string{"b"}, Nobody},
+		"clients choose by name": {[]command.QueueData{queue("a", 6, 4), queue("b", 6, 4)}, "a:4;b:4", nil, Nobody},
+		"nobody":                 {nil, "", nil, Nobody},
 	} {
 		r := Routes{Leaving: append([]string{"a"}, c.leave...)}
 		require.Equal(t, c.want, r.offers(&command.TopicRouteData{BrokerDatas: masters, QueueDatas: c.queues, OrderTopicConf: c.order}), name)
@@ -114,12 +116,12 @@ func TestElsewhere(t *testing.T) {
 
 	found, err := (&Routes{Dialer: d, Servers: []string{"127.0.0.1:1", bad, refusing, good}}).Elsewhere(t.Context(), topics)
 	require.NoError(t, err)
-	require.Equal(t, map[string]bool{"both": true}, found)
+	require.Equal(t, map[string]Other{"both": Takes}, found)
 	require.EqualValues(t, len(topics), asked.Load())
 	silent, _ := serve(nil)
 	found, err = (&Routes{Dialer: d, Servers: []string{silent, good}}).Elsewhere(t.Context(), topics)
 	require.NoError(t, err)
-	require.Equal(t, map[string]bool{"both": true}, found)
+	require.Equal(t, map[string]Other{"both": Takes}, found)
 
 	_, err = (&Routes{Dialer: d, Servers: []string{bad, refusing}}).Elsewhere(t.Context(), topics)
 	require.ErrorContains(t, err, bad)
