@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -124,7 +125,9 @@ func New(s plugin.Settings, address string, m *Metrics) *Port {
 	mux.HandleFunc("GET /readyz", p.ready)
 	mux.Handle("GET /metrics", m.handler())
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	// Of the command line the program alone: --set may hold passwords, and whoever
+	// reaches the port can ask.
+	mux.HandleFunc("/debug/pprof/cmdline", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, os.Args[0]) })
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,6 +49,10 @@ func TestPages(t *testing.T) {
 		code, _ = get(t, h, path)
 		require.Equal(t, http.StatusOK, code, path)
 	}
+	os.Args = append(os.Args, "--set", "tls.server.keyPassword=s3cret")
+	defer func() { os.Args = os.Args[:len(os.Args)-2] }()
+	_, body = get(t, h, "/debug/pprof/cmdline")
+	require.Equal(t, os.Args[0]+"\n", body, "the rest may hold passwords")
 	code, _ = get(t, h, "/other")
 	require.Equal(t, http.StatusNotFound, code)
 }

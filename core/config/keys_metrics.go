@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"regexp"
@@ -202,6 +203,9 @@ func checkTarget(target string) error {
 		return fmt.Errorf("begins with %s://; allowed are http:// and https://, and nothing, which means https", scheme)
 	}
 	address, _, _ := strings.Cut(rest, "/")
+	if strings.Contains(address, "@") {
+		return errors.New("names a user, which is not sent; give it as a header in metricsGrpcExporterHeader or tracesExporterHeader: authorization:Basic and the base64 of USER:PASSWORD")
+	}
 	host, port, err := net.SplitHostPort(address)
 	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || n == 0 {
 		return fmt.Errorf("has no HOST:PORT with a port from 1 to 65535")

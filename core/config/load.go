@@ -119,10 +119,16 @@ func newLoader(mode Mode, environ []string) *loader {
 	return &loader{table: keyTable(), mode: mode, k: koanf.New("."), origin: map[string]Source{}, secrets: &secrets{lookupIn(environ), map[string]string{}}}
 }
 
-func (l *loader) fail(e *Error) { l.errs = append(l.errs, e) }
+func (l *loader) fail(e *Error) {
+	e.Value, e.Reason = withoutPasswords(e.Value), withoutPasswords(e.Reason)
+	if strings.Contains(e.Value, redacted+"@") { // and parts of the value
+		e.Reason = quotedUser.ReplaceAllString(e.Reason, `"`+redacted+"@")
+	}
+	l.errs = append(l.errs, e)
+}
 
 func (l *loader) warn(key string, src Source, format string, args ...any) {
-	l.warnings = append(l.warnings, Warning{key, src, fmt.Sprintf(format, args...)})
+	l.warnings = append(l.warnings, Warning{key, src, withoutPasswords(fmt.Sprintf(format, args...))})
 }
 
 // invariant reports an error of koanf that no input can cause.
@@ -374,7 +380,9 @@ func (l *loader) bad(k Key, text string, src Source, err error) {
 	l.fail(&Error{Kind: kind, Key: k.Name, Value: shorten(strings.TrimSpace(text)), Reason: err.Error(), Source: src})
 }
 
+// shorten is a value for people. What hides a password looks at all of it.
 func shorten(s string) string {
+	s = withoutPasswords(s)
 	if r := []rune(s); len(r) > 80 {
 		return string(r[:77]) + "..."
 	}

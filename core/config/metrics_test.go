@@ -42,6 +42,7 @@ tracesSampleRatio=0.25
 		"metricsGrpcExporterTarget=collector":                     "has no HOST:PORT",
 		"metricsGrpcExporterTarget=ftp://collector:1":             "begins with ftp://",
 		"tracesExporterTarget=http://collector:99999/v1":          "has no HOST:PORT",
+		"tracesExporterTarget=https://somebody@collector:4318":    "names a user, which is not sent; give it as a header",
 		"metricsLabel=az=z1":                                      "is no pair",
 		"metricsLabel=a-z:z1":                                     "is no name of a label",
 		"metricsLabel=topic:z1":                                   "one of RocketMQ's own",

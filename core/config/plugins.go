@@ -216,7 +216,7 @@ type PluginError struct {
 // Error is the place and the plugin's own text, without secrets that were
 // resolved for it.
 func (e *PluginError) Error() string {
-	return fmt.Sprintf("%v: %s", e.Source, withoutSecrets(e.Err.Error(), e.hide))
+	return fmt.Sprintf("%v: %s", e.Source, withoutPasswords(withoutSecrets(e.Err.Error(), e.hide)))
 }
 
 // Unwrap gives the plugin's error.

@@ -113,6 +113,51 @@ func TestSecretsOfPlugins(t *testing.T) {
 	require.Equal(t, "hunter22", strings.TrimSuffix(strings.TrimPrefix(after.Config.Plugins["storage"]["acme"]["url"].(plugin.Secret).Reveal(), "tcp://u:"), "@host"))
 }
 
+// TestPasswordsInAddresses: who is named in an address is told nobody, neither by what
+// is wrong with it nor where the configuration is shown.
+func TestPasswordsInAddresses(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://u:s3cret@h:4317 is bad":                         "https://(hidden)@h:4317 is bad",
+		"\"redis+tls://:s3cret@h/0\"":                            "\"redis+tls://(hidden)@h/0\"",
+		"http://token-s3cret@h":                                  "http://(hidden)@h",
+		"http://u:s3/cre@t@h:1/path":                             "http://(hidden)@h:1/path",
+		"u:s3cret@h:4317":                                        "(hidden)@h:4317",
+		"at broker.conf:3: u:s3cret@h":                           "at broker.conf:3: (hidden)@h",
+		"http://h:1/v1":                                          "http://h:1/v1",
+		"10.0.0.1:9876;10.0.0.2:9876":                            "10.0.0.1:9876;10.0.0.2:9876",
+		"user@host, hardpoint-broker@a, 127.0.0.1:1 @ somewhere": "user@host, hardpoint-broker@a, 127.0.0.1:1 @ somewhere",
+	} {
+		require.Equal(t, want, withoutPasswords(text))
+	}
+	long := "u:s3cret" + strings.Repeat("x", 200) + "@h:1"
+	for text, want := range map[string]string{
+		"metricsGrpcExporterTarget=https://u:s3cret@h:4317": "names a user",
+		"tracesExporterTarget=u:s3cret@h:4317":              "names a user",
+		"metricsGrpcExporterTarget=ftp://u:s3cret@h":        "begins with ftp://",
+		"metricsGrpcExporterTarget=" + long:                 "names a user",
+		"listen=http://u:s3cret@h":                          "listen",
+		"flushDiskType=u:s3cret@h":                          "ASYNC_FLUSH",
+		"flushDiskType=" + long:                             "ASYNC_FLUSH",
+		"namesrvAddr=u:s3cret@h":                            "namesrvAddr",
+	} {
+		_, err := loadText(t, Broker, "broker.conf", text)
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), "s3cret", text)
+		var all *Errors
+		require.ErrorAs(t, err, &all)
+		for _, e := range all.List {
+			require.NotContains(t, e.Value+e.Reason, "s3cret", text)
+		}
+	}
+	l, err := loadText(t, Broker, "c.yaml", "plugins:\n  storage:\n    acme: {path: acme, url: 'tcp://u:s3cret@h', list: ['u:s3cret@h']}\n")
+	require.NoError(t, err)
+	fault := l.Config.PluginError("storage", "acme", errors.New("no answer from tcp://u:s3cret@h"))
+	require.NotContains(t, fmt.Sprint(l.Show(), fault.Error(), string(l.Properties())), "s3cret")
+	raw, err := l.Config.PluginRaw("storage", "acme")
+	require.NoError(t, err)
+	require.Contains(t, string(raw), "tcp://u:s3cret@h", "the plugin gets it")
+}
+
 func TestBadSecrets(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "empty"), []byte("\n"), 0o600))

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -215,6 +216,24 @@ func revealed(v any) any {
 // shortestHidden is how long a secret must be to be taken out of a text: what is
 // shorter would take half the text away and is hardly a secret.
 const shortestHidden = 4
+
+// Users with passwords in addresses, SCHEME://USER:PASSWORD@HOST or without the scheme.
+// A password may hold anything, so all up to the last @ of a word goes, rather too much
+// than too little.
+var (
+	userOfURL     = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)\S*@`)
+	quotedUser    = regexp.MustCompile(`"[^"\s]*@`)
+	userOfAddress = regexp.MustCompile(`[^\s:/@"']+:[^\s/]\S*@`)
+)
+
+// withoutPasswords is a text for people, without who is named in the addresses in it.
+func withoutPasswords(text string) string {
+	if !strings.Contains(text, "@") {
+		return text
+	}
+	text = userOfURL.ReplaceAllString(text, "${1}"+redacted+"@")
+	return userOfAddress.ReplaceAllString(text, redacted+"@")
+}
 
 // withoutSecrets replaces the secrets in v wherever text repeats them.
 func withoutSecrets(text string, v any) string {

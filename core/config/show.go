@@ -63,6 +63,8 @@ func hide(name string, v any) any {
 			out[i] = hide("", e)
 		}
 		return out
+	case string:
+		return withoutPasswords(v)
 	default:
 		return v
 	}
@@ -81,7 +83,7 @@ func (k Key) shown(v any) string {
 	if k.Secret && s != "" {
 		return redacted
 	}
-	return s
+	return withoutPasswords(s)
 }
 
 // As is the same configuration as one part of the process sees it, the broker or the
@@ -240,7 +242,7 @@ func (l *Loaded) Properties() []byte {
 				continue
 			}
 		}
-		fmt.Fprintf(&b, "%s=%v\n", k.Name, k.plain(v))
+		fmt.Fprintf(&b, "%s=%s\n", k.Name, withoutPasswords(fmt.Sprint(k.plain(v))))
 	}
 	return b.Bytes()
 }

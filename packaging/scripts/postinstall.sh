@@ -18,6 +18,13 @@ if [ -z "$DPKG_ROOT" ]; then
 		groupadd --system hardpoint
 		useradd --system --gid hardpoint --home-dir /var/lib/hardpoint --no-create-home --shell /usr/sbin/nologin hardpoint
 	fi
+	# The services read them and nobody else, since they may hold passwords. The packagers unpack them before there is
+	# the group. What somebody has changed stays.
+	for file in /etc/hardpoint/broker.yaml /etc/hardpoint/namesrv.yaml; do
+		if [ -f "$file" ] && [ "$(stat -c %a:%G "$file")" = 640:root ]; then
+			chgrp hardpoint "$file"
+		fi
+	done
 fi
 
 if [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; then

@@ -170,8 +170,8 @@ func packaged(t *testing.T) map[string]inPackage {
 	t.Helper()
 	files := map[string]inPackage{
 		"/usr/bin/hardpoint":                                  {0o755, false, ""},
-		"/etc/hardpoint/broker.yaml":                          {0o644, true, "packaging/etc/broker.yaml"},
-		"/etc/hardpoint/namesrv.yaml":                         {0o644, true, "packaging/etc/namesrv.yaml"},
+		"/etc/hardpoint/broker.yaml":                          {0o640, true, "packaging/etc/broker.yaml"},
+		"/etc/hardpoint/namesrv.yaml":                         {0o640, true, "packaging/etc/namesrv.yaml"},
 		"/usr/lib/sysusers.d/hardpoint.conf":                  {0o644, false, "packaging/sysusers/hardpoint.conf"},
 		"/usr/share/doc/hardpoint/copyright":                  {0o644, false, "LICENSE"},
 		"/usr/share/doc/hardpoint/THIRD-PARTY":                {0o644, false, ""},

@@ -44,6 +44,9 @@ func TestDebInstalls(t *testing.T) {
 
 	run("--install", small(t, "1.0.0"))
 	require.FileExists(t, path("usr/lib/systemd/system/hardpoint-broker.service"))
+	st, err := os.Stat(path("etc/hardpoint/broker.yaml"))
+	require.NoError(t, err)
+	require.EqualValues(t, 0o640, st.Mode().Perm(), "it may hold passwords")
 	require.NoError(t, os.WriteFile(path("etc/hardpoint/broker.yaml"), []byte(written), 0o644))
 	require.NoError(t, os.MkdirAll(filepath.Dir(message), 0o755))
 	require.NoError(t, os.WriteFile(message, []byte("m"), 0o644))
@@ -66,17 +69,24 @@ func TestDebInstalls(t *testing.T) {
 }
 
 // TestScripts: services are started anew by an upgrade, each by itself, stopped by a
-// removal, and else left alone, whichever packager calls.
+// removal, and else left alone, whichever packager calls. The services may read a
+// configuration as it was packaged; the modes of one that somebody changed stay.
 func TestScripts(t *testing.T) {
 	programs, calls := t.TempDir(), filepath.Join(t.TempDir(), "calls")
 	for name, says := range map[string]string{
 		"systemctl":        `case "$1" in list-units) echo "hardpoint-broker.service loaded active running x"; echo "hardpoint-namesrv.service loaded active running x" ;; *) echo "systemctl $*" >>"$CALLS" ;; esac`,
 		"systemd-sysusers": `echo "systemd-sysusers $*" >>"$CALLS"`,
+		"stat":             `case "$3" in */broker.yaml) echo 640:root ;; *) echo 600:hardpoint ;; esac`,
+		"chgrp":            `echo "chgrp $1 ${2##*/}" >>"$CALLS"`,
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\n"+says+"\n"), 0o755))
 	}
+	etc := t.TempDir()
+	for _, name := range []string{"broker.yaml", "namesrv.yaml"} {
+		require.NoError(t, os.WriteFile(filepath.Join(etc, name), nil, 0o640))
+	}
 	const (
-		user     = "systemd-sysusers hardpoint.conf"
+		user     = "systemd-sysusers hardpoint.conf|chgrp hardpoint broker.yaml"
 		reload   = "systemctl daemon-reload"
 		restarts = "systemctl try-restart hardpoint-broker.service|systemctl try-restart hardpoint-namesrv.service"
 		stops    = "systemctl disable --now hardpoint-broker.service|systemctl disable --now hardpoint-namesrv.service|systemctl disable hardpoint-broker.service hardpoint-namesrv.service"
@@ -104,7 +114,7 @@ func TestScripts(t *testing.T) {
 		script, args, _ := strings.Cut(call, " ")
 		_ = os.Remove(calls)
 		// As on a machine that systemd runs.
-		text := strings.ReplaceAll(read(t, "packaging/scripts/"+script+".sh"), "/run/systemd/system", programs)
+		text := strings.NewReplacer("/run/systemd/system", programs, "/etc/hardpoint", etc).Replace(read(t, "packaging/scripts/"+script+".sh"))
 		command(t, []string{"PATH=" + programs + ":" + os.Getenv("PATH"), "CALLS=" + calls, "DPKG_ROOT="}, "sh",
 			append([]string{"-c", text, script}, strings.Fields(args)...)...)
 		got, err := os.ReadFile(calls)
