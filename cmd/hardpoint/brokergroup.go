@@ -77,6 +77,7 @@ func brokersOf(n *node) fx.Option {
 		fx.Invoke(func(p *adminport.Port, g *broker.Groups) {
 			for _, b := range g.All() {
 				p.Check("broker "+b.Name(), b.Ready)
+				n.files = append(n.files, b.Reload)
 			}
 		}),
 	)

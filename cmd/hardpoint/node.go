@@ -46,6 +46,7 @@ type node struct {
 	traces  *telemetry.Traces // nil: off
 
 	reload   func() ([]*config.Loaded, error)
+	files    []func()      // have what runs look at its files; see onHangup
 	stopping chan struct{} // closed when the stop begins, after a drain; plugins are told
 	stopOnce sync.Once
 	up       atomic.Bool   // all components run
@@ -219,6 +220,7 @@ func nameServerOf(n *node) fx.Option {
 		),
 		fx.Invoke(func(p *adminport.Port, s *nameserver.Server) {
 			p.Check("name server", s.Ready)
+			n.files = append(n.files, s.Reload)
 		}),
 	)
 }

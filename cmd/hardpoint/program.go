@@ -94,11 +94,11 @@ Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly: the command l
 	root.AddGroup(&cobra.Group{ID: "serve", Title: "Serving:"}, &cobra.Group{ID: "tools", Title: "Tools:"})
 	serving := []*cobra.Command{
 		nodeCommand(p, config.Standalone, "Name server and broker in one process",
-			"Runs a name server and a broker in one process. The broker registers with the name server beside it.\n\nSIGTERM drains, when another broker takes messages of the same topics (drainTimeout), and stops. SIGINT, or a second\nsignal, skips the drain; one more stops at once. SIGHUP starts plugins that are\nprocesses (plugins.KIND.NAME.path, or process: true) anew, by what is on disk then."),
+			"Runs a name server and a broker in one process. The broker registers with the name server beside it.\n\nSIGTERM drains, when another broker takes messages of the same topics (drainTimeout), and stops. SIGINT, or a second\nsignal, skips the drain; one more stops at once. SIGHUP reads the files of\ncertificates and starts plugins that are processes (plugins.KIND.NAME.path, or process: true) anew, by what is on disk then."),
 		nodeCommand(p, config.Broker, "A broker alone",
-			"Runs a broker. It registers with the name servers of --namesrv-addr.\n\nSIGTERM drains, when another broker takes messages of the same topics (drainTimeout), and stops. SIGINT, or a second\nsignal, skips the drain; one more stops at once. SIGHUP starts plugins that are\nprocesses (plugins.KIND.NAME.path, or process: true) anew, by what is on disk then."),
+			"Runs a broker. It registers with the name servers of --namesrv-addr.\n\nSIGTERM drains, when another broker takes messages of the same topics (drainTimeout), and stops. SIGINT, or a second\nsignal, skips the drain; one more stops at once. SIGHUP reads the files of\ncertificates and starts plugins that are processes (plugins.KIND.NAME.path, or process: true) anew, by what is on disk then."),
 		nodeCommand(p, config.Namesrv, "A name server alone",
-			"Runs a name server.\n\nSIGINT or SIGTERM stops; a third signal (a second SIGINT) stops at once."),
+			"Runs a name server.\n\nSIGINT or SIGTERM stops; a third signal (a second SIGINT) stops at once. SIGHUP reads the files of certificates and\nstarts a transport that is a process anew, by what is on disk then."),
 	}
 	for _, c := range serving {
 		c.GroupID = "serve"

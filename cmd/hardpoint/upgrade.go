@@ -47,11 +47,12 @@ func commandNow(c *config.Config, self, which string) (external.Command, bool) {
 }
 
 // hangups takes SIGHUP from here on until the process ends, so that none ends it
-// while its first plugins are launched or while it stops. A node without plugins
-// that are processes leaves the signal as it is, which is nil: it ends the process
-// when its terminal goes. A service has none, and `systemctl reload` must not end it.
+// while its first plugins are launched or while it stops. A node that has nothing to
+// load anew, neither plugins that are processes nor certificates, leaves the signal as
+// it is, which is nil: it ends the process when its terminal goes. A service has none,
+// and `systemctl reload` must not end it.
 func (n *node) hangups() <-chan os.Signal {
-	if !slices.ContainsFunc(n.groups, (*group).hasProcesses) && !managed() {
+	if !slices.ContainsFunc(n.groups, func(g *group) bool { return g.hasProcesses() || g.hasCertificates() }) && !managed() {
 		return nil
 	}
 	c := make(chan os.Signal, 1)
@@ -64,8 +65,14 @@ func (g *group) hasProcesses() bool {
 	return c.Store.Process || slices.Contains(slices.Collect(maps.Values(c.Processes)), true) || len(c.Programs) > 0
 }
 
-// onHangup replaces the processes of plugins at each of the signals, until the
-// returned function is called.
+// hasCertificates: TLS is made from files that may be replaced.
+func (g *group) hasCertificates() bool {
+	t := &g.Config.TLS
+	return t.ServerCert != "" || t.ServerTrust != "" || t.Enable && (t.ClientCert != "" || t.ClientTrust != "")
+}
+
+// onHangup has what runs look at its files, and replaces the processes of plugins, at
+// each of the signals, until the returned function is called.
 func (n *node) onHangup(ctx context.Context, hangups <-chan os.Signal) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
@@ -73,6 +80,9 @@ func (n *node) onHangup(ctx context.Context, hangups <-chan os.Signal) (stop fun
 		for {
 			select {
 			case <-hangups:
+				for _, look := range n.files {
+					look()
+				}
 				n.upgrade(ctx)
 			case <-ctx.Done():
 				return

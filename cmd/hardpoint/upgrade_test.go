@@ -4,9 +4,11 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +21,8 @@ import (
 
 	"github.com/hardpointmq/hardpoint/internal/bench"
 	"github.com/hardpointmq/hardpoint/internal/hosttest"
+	"github.com/hardpointmq/hardpoint/internal/tlstest"
+	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 )
 
 // hangup has the server replace its programs, and waits for what it says of it.
@@ -161,6 +165,34 @@ func TestHangupReplacesReplication(t *testing.T) {
 	require.NotContains(t, s.text(), "the process of the replication plugin is gone")
 	verify(t, s, 300)
 	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM), s.text())
+}
+
+// TestHangupReadsCertificates: new certificates count as soon as the log has said so,
+// for broker and name server, and the processes of nobody who uses them end.
+func TestHangupReadsCertificates(t *testing.T) {
+	a := tlstest.New(t)
+	pair := a.Issue(t, "server", nil)
+	s := standalone(t, t.TempDir(), "--storage", memory.Name, "--set", "tls.server.certPath="+pair.Cert, "--set", "tls.server.keyPath="+pair.Key)
+	shown := func(key string) *big.Int {
+		c, err := tls.Dial("tcp", s.addr(key), &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", MinVersion: tls.VersionTLS12})
+		require.NoError(t, err)
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].SerialNumber
+	}
+	first := shown("broker")
+	require.Equal(t, first, shown("namesrv"))
+	s.hangup(t, "hold what counts already")
+	a.IssueTo(t, pair, "server", nil)
+	const taken = "new TLS files count for new connections"
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return strings.Count(s.text(), taken) == 2 }, patience, time.Millisecond, "%s", s.text())
+	for _, key := range []string{"broker", "namesrv"} {
+		require.NotEqual(t, first, shown(key))
+	}
+	require.NoError(t, os.Remove(pair.Key))
+	s.hangup(t, "the old ones still count")
+	require.NotEqual(t, first, shown("broker"))
+	require.Equal(t, exitOK, s.signal(t, syscall.SIGTERM))
 }
 
 // TestHangupAtAnyTime: a SIGHUP does not end a broker that has programs, neither

@@ -535,6 +535,17 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// Reload looks at files that may be replaced while the broker runs, as certificates
+// are: what they hold counts for connections that begin after it. The log tells what
+// was found. It reads local files; before Start and after Shutdown it does nothing.
+func (b *Broker) Reload() {
+	for _, c := range b.carriers {
+		if r := c.is.Capabilities().Reloader; r != nil {
+			r.Reload()
+		}
+	}
+}
+
 // Name is the name of the broker group (brokerName).
 func (b *Broker) Name() string { return b.p.Config.Broker.Name }
 

@@ -95,6 +95,16 @@ func (s *Server) Address() string {
 	return s.listener.Address()
 }
 
+// Reload looks at files that may be replaced while the name server runs, as
+// certificates are: what they hold counts for connections that begin after it. The log
+// tells what was found. It reads local files; before Start and after Shutdown it does
+// nothing.
+func (s *Server) Reload() {
+	if r := s.transport.Capabilities().Reloader; r != nil {
+		r.Reload()
+	}
+}
+
 // Ready returns nil when brokers and clients can connect, else why not.
 func (s *Server) Ready() error {
 	if s.Address() == "" {

@@ -173,6 +173,9 @@ type Capabilities struct {
 	// Health is offered by what hosts a transport, whatever the transport is: no
 	// plugin describes it, and Facets does not name it.
 	Health Health
+	// Reloader is of transports in this process: one in another process reads
+	// everything anew when that is replaced. No plugin describes it either.
+	Reloader Reloader
 }
 
 // Names of the facets in a plugin.Description.
@@ -211,6 +214,16 @@ type Health interface {
 	// why not, as an error that matches plugin.ErrUnavailable. It does not block.
 	// Errors beside it: ErrNotRunning.
 	Serving() error
+}
+
+// Reloader is the facet of transports with files that may be replaced, certificates
+// mostly, and at which they look from time to time. Safe for concurrent use.
+type Reloader interface {
+	// Reload looks at the files now. What they hold counts for connections that begin
+	// after it has returned. Whoever calls it says that they are whole. What was found,
+	// and why what counted before still does, goes to the log. It reads local files and
+	// does nothing while the transport is not running.
+	Reload()
 }
 
 // Moving is a peer on its way from one transport to another.

@@ -103,10 +103,7 @@ func valid(c *tls.Config, at time.Time) error {
 func (k *Keeper) Check(at time.Time) (changed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	t, err := readAll(k.files)
-	if err != nil { // its text is what was found
-		t = texts{"": []byte(err.Error())}
-	}
+	t, err := k.look()
 	if same(t, k.have) {
 		k.seen, k.failed = nil, false
 		return false, nil
@@ -118,6 +115,33 @@ func (k *Keeper) Check(at time.Time) (changed bool, err error) {
 	if k.failed {
 		return false, nil
 	}
+	return k.take(t, err, at)
+}
+
+// Reload is [Keeper.Check] for somebody who says that the files are whole: the first
+// look counts, and what is wrong is told although it was told before.
+func (k *Keeper) Reload(at time.Time) (changed bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t, err := k.look()
+	if same(t, k.have) {
+		k.seen, k.failed = nil, false
+		return false, nil
+	}
+	return k.take(t, err, at)
+}
+
+// look reads the files. What cannot be read is kept as what was found, its error.
+func (k *Keeper) look() (texts, error) {
+	t, err := readAll(k.files)
+	if err != nil {
+		t = texts{"": []byte(err.Error())}
+	}
+	return t, err
+}
+
+// take makes what was read, or failed to be with err, count if it can be used.
+func (k *Keeper) take(t texts, err error, at time.Time) (bool, error) {
 	var c *tls.Config
 	if err == nil {
 		c, err = k.build(t)
@@ -129,11 +153,11 @@ func (k *Keeper) Check(at time.Time) (changed bool, err error) {
 		}
 	}
 	if err == nil {
-		k.have, k.seen = t, nil
+		k.have, k.seen, k.failed = t, nil, false
 		k.now.Store(c)
 		return true, nil
 	}
-	k.failed = true
+	k.seen, k.failed = t, true
 	return false, err
 }
 

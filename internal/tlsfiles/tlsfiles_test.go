@@ -120,6 +120,48 @@ func TestCheck(t *testing.T) {
 	require.Error(t, err)
 }
 
+// Somebody who says that the files are whole need not wait for a second look, and is
+// told what is wrong each time.
+func TestReload(t *testing.T) {
+	a := tlstest.New(t)
+	p := a.Issue(t, "server", nil)
+	k, err := NewServer(Server{CertFile: p.Cert, KeyFile: p.Key})
+	require.NoError(t, err)
+	now := time.Now()
+	reload := func(wantChanged bool) {
+		t.Helper()
+		changed, err := k.Reload(now)
+		require.NoError(t, err)
+		require.Equal(t, wantChanged, changed)
+	}
+	reload(false)
+	first := k.Config()
+	a.IssueTo(t, p, "server", nil)
+	reload(true)
+	require.NotSame(t, first, k.Config())
+	reload(false)
+
+	second := k.Config()
+	whole, err := os.ReadFile(p.Cert)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(p.Cert))
+	for range 2 {
+		_, err := k.Reload(now)
+		require.ErrorContains(t, err, "does not exist")
+		changed, err := k.Check(now)
+		require.NoError(t, err, "which was told")
+		require.False(t, changed)
+	}
+	require.Same(t, second, k.Config())
+	require.NoError(t, os.WriteFile(p.Cert, whole, 0o600))
+	reload(false)
+	a.IssueTo(t, p, "server", nil)
+	changed, err := k.Check(now)
+	require.NoError(t, err)
+	require.False(t, changed, "half of it may be missing")
+	reload(true)
+}
+
 // A certificate that has expired is replaced by one that has expired, too: nobody is
 // worse off, and whoever does not look goes on.
 func TestExpiredByExpired(t *testing.T) {

@@ -35,11 +35,11 @@ func (w *wrapped) Serve(ctx context.Context, l transport.Listen, s transport.Ser
 	return w.Transport.Serve(ctx, l, s)
 }
 
-// Capabilities implements [transport.Transport]: the Dialer is wrapped, Health passed
-// on.
+// Capabilities implements [transport.Transport]: the Dialer is wrapped, Health and
+// Reloader are passed on.
 func (w *wrapped) Capabilities() transport.Capabilities {
 	inner := w.Transport.Capabilities()
-	c := transport.Capabilities{Health: inner.Health}
+	c := transport.Capabilities{Health: inner.Health, Reloader: inner.Reloader}
 	if inner.Dialer != nil {
 		c.Dialer = &dialer{w: w, d: inner.Dialer}
 	}

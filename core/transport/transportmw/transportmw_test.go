@@ -153,3 +153,20 @@ func TestBaseOffersNoFacet(t *testing.T) {
 	require.Nil(t, base.Capabilities().Dialer)
 	require.Nil(t, transportmw.Metrics(base, plugin.Settings{}).Capabilities().Dialer, "a facet that is not there is not made up")
 }
+
+// reloading is a transport that counts how often it is told to look at its files.
+type reloading struct {
+	transportmw.Base
+	told int
+}
+
+func (r *reloading) Capabilities() transport.Capabilities { return transport.Capabilities{Reloader: r} }
+func (r *reloading) Reload()                              { r.told++ }
+
+func TestReloaderIsPassedOn(t *testing.T) {
+	inner, err := inproc.New(t.Context(), transport.Params{}, inproc.Config{})
+	require.NoError(t, err)
+	r := &reloading{Base: transportmw.Base{Transport: inner}}
+	transportmw.Metrics(r, plugin.Settings{}).Capabilities().Reloader.Reload()
+	require.Equal(t, 1, r.told)
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -70,14 +71,35 @@ func (t *Transport) startTLS() error {
 		}
 	}
 	s.stop = make(chan struct{})
-	for of, k := range map[string]*tlsfiles.Keeper{"listeners": s.server, "dialled connections": s.client} {
-		if k == nil {
-			continue
-		}
+	for of, k := range s.keepers() {
 		t.tellAge(of, k)
 		s.done.Go(func() { k.Watch(s.stop, t.set.Clock, func(err error) { t.reloaded(of, k, err) }) })
 	}
 	return nil
+}
+
+// keepers are those there are, by what their files are of. The caller holds mu.
+func (s *secrets) keepers() map[string]*tlsfiles.Keeper {
+	all := map[string]*tlsfiles.Keeper{"listeners": s.server, "dialled connections": s.client}
+	maps.DeleteFunc(all, func(_ string, k *tlsfiles.Keeper) bool { return k == nil })
+	return all
+}
+
+// Reload implements [transport.Reloader].
+func (t *Transport) Reload() {
+	t.secrets.mu.Lock()
+	all := t.secrets.keepers()
+	t.secrets.mu.Unlock()
+	for of, k := range all {
+		if len(k.Files()) == 0 {
+			continue
+		}
+		if changed, err := k.Reload(t.set.Clock.Now()); changed || err != nil {
+			t.reloaded(of, k, err)
+			continue
+		}
+		t.log.Info("the TLS files were read and hold what counts already", slog.String("of", of), slog.Any("files", k.Files()), slog.Time("expires", k.NotAfter()))
+	}
 }
 
 func (t *Transport) stopTLS() {

@@ -528,8 +528,28 @@ func TestReload(t *testing.T) {
 	a.IssueTo(t, pair, "server", nil)
 	look()
 	look()
-	require.NotEqual(t, second.SerialNumber, shown().SerialNumber)
+	third := shown()
+	require.NotEqual(t, second.SerialNumber, third.SerialNumber)
 	require.EqualValues(t, 2, m.count("transport_tls_reloads_total"))
+
+	// Who asks for it need not wait for looks.
+	reload := tr.Capabilities().Reloader.Reload
+	reload()
+	require.Equal(t, 1, l.count("hold what counts already"))
+	require.NoError(t, os.WriteFile(pair.Cert, good, 0o600))
+	for n := range 2 {
+		reload()
+		require.Equal(t, 5+n+1, l.count("the old ones still count"), "each time that it is asked")
+	}
+	require.Equal(t, third.SerialNumber, shown().SerialNumber)
+	a.IssueTo(t, pair, "server", nil)
+	reload()
+	require.NotEqual(t, third.SerialNumber, shown().SerialNumber)
+	require.EqualValues(t, 3, m.count("transport_tls_reloads_total"))
+	require.NoError(t, tr.Shutdown(t.Context()))
+	said := l.count("TLS files")
+	reload()
+	require.Equal(t, said, l.count("TLS files"), "nothing when it does not run")
 }
 
 // Replaced authorities of clients count, too, beside a certificate of own making.

@@ -23,6 +23,7 @@ var (
 	_ transport.Transport = (*Transport)(nil)
 	_ transport.Dialer    = (*Transport)(nil)
 	_ transport.Mover     = (*Transport)(nil)
+	_ transport.Reloader  = (*Transport)(nil)
 	_ transport.Listener  = (*listener)(nil)
 	_ transport.Peer      = (*peer)(nil)
 )
@@ -134,7 +135,7 @@ func (t *Transport) Shutdown(ctx context.Context) error {
 
 // Capabilities implements [transport.Transport].
 func (t *Transport) Capabilities() transport.Capabilities {
-	c := transport.Capabilities{Dialer: t}
+	c := transport.Capabilities{Dialer: t, Reloader: t}
 	if canMove {
 		c.Mover = t
 	}
