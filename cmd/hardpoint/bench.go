@@ -43,6 +43,7 @@ An interrupt ends the measurement and prints what was measured until then.`,
 func (p *program) benchRun(name, short string, run func(context.Context, bench.Options) (*bench.Result, error), sends bool) *cobra.Command {
 	var o bench.Options
 	var out output
+	var sec tlsFlags
 	var quiet bool
 	header := choice{"json", []string{"json", "rocketmq"}}
 	from := choice{"begin", []string{"begin", "end"}}
@@ -54,7 +55,10 @@ func (p *program) benchRun(name, short string, run func(context.Context, bench.O
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if o.TLS, err = sec.client(); err != nil {
+				return err
+			}
 			if header.word == "rocketmq" {
 				o.Header = command.RocketMQ
 			}
@@ -110,6 +114,7 @@ func (p *program) benchRun(name, short string, run func(context.Context, bench.O
 	if name != "produce" { // which pulls nothing
 		f.IntVar(&o.Batch, "batch", 32, "messages that a pull asks for")
 	}
+	sec.register(c)
 	out.register(c)
 	return c
 }

@@ -16,6 +16,7 @@ import (
 func (p *program) benchTopics() *cobra.Command {
 	var o bench.TopicsOptions
 	var out output
+	var sec tlsFlags
 	c := &cobra.Command{
 		Use: "topics", Short: "Create, fill and read many topics",
 		Long: `Creates topics as fast as the broker does it, waits until a name server lists them all, sends messages to every queue and
@@ -24,7 +25,10 @@ pulls every queue once, as far as the flags say, and tells how long each took.
     hardpoint bench topics --broker 127.0.0.1:10911 --namesrv 127.0.0.1:9876 --topics 10000 --create --list 500
     hardpoint bench topics --broker 127.0.0.1:10911 --topics 1000 --create --fill --read`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if o.TLS, err = sec.client(); err != nil {
+				return err
+			}
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			o.Header = command.JSON
@@ -65,6 +69,7 @@ pulls every queue once, as far as the flags say, and tells how long each took.
 	f.IntSliceVar(&o.PIDs, "pid", nil, "the server's process or processes on this machine, whose CPU and memory are told (Linux)")
 	o.Timeout = time.Minute
 	f.Var(durationFlag{&o.Timeout}, "timeout", "how long an answer may take")
+	sec.register(c)
 	out.register(c)
 	return c
 }

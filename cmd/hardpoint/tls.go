@@ -1,8 +1,11 @@
 package main
 
 import (
+	"crypto/tls"
+
 	"github.com/spf13/cobra"
 
+	"github.com/hardpointmq/hardpoint/internal/tlsfiles"
 	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
 )
 
@@ -21,6 +24,19 @@ func (t *tlsFlags) register(c *cobra.Command) {
 	f.BoolVar(&t.insecure, "tls-insecure", false, "connect with TLS and believe whoever answers, as for a server in its test mode")
 	c.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	c.MarkFlagsMutuallyExclusive("tls-insecure", "tls-ca")
+}
+
+// client is the configuration of connections that a command makes without a transport;
+// nil: plain ones.
+func (t *tlsFlags) client() (*tls.Config, error) {
+	if !t.config().DialTLS {
+		return nil, nil
+	}
+	k, err := tlsfiles.NewClient(tlsfiles.Client{CertFile: t.cert, KeyFile: t.key, VerifyServer: !t.insecure, CAFile: t.ca})
+	if err != nil {
+		return nil, err
+	}
+	return k.Config(), nil
 }
 
 // config is that of the transport of the command, which dials only.

@@ -21,6 +21,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/internal/hosttest"
+	"github.com/hardpointmq/hardpoint/internal/rpc"
 	"github.com/hardpointmq/hardpoint/sdk/embedded"
 )
 
@@ -231,7 +232,7 @@ func TestInterruptTellsWhatWasMeasured(t *testing.T) {
 func TestRefusalEndsTheRun(t *testing.T) {
 	b := embedded.Start(t, embedded.With("autoCreateTopicEnable", "false"))
 	_, err := Produce(t.Context(), Options{Broker: b.Address(), Topic: "Unknown", Duration: time.Minute})
-	var re *ResponseError
+	var re *rpc.CodeError
 	require.ErrorAs(t, err, &re)
 	require.Equal(t, command.RespTopicNotExist, re.Code)
 	_, err = Consume(t.Context(), Options{NameServer: b.NamesrvAddress(), Topic: "Unknown"})
@@ -284,21 +285,28 @@ func TestBrokersThatMisbehave(t *testing.T) {
 
 // A name server that lies must not cost the machine's memory.
 func TestNameServersThatLie(t *testing.T) {
-	lie := func(opaque int32, queues int) string {
+	lie := func(stray int32, queues int) string {
 		return peer(t, func(nc net.Conn) {
-			if _, err := readFrame(nc); err != nil {
+			f, err := readFrame(nc)
+			var h command.Header
+			if err != nil || h.Decode(&f) != nil {
 				return
 			}
 			body := fmt.Sprintf(`{"brokerDatas":[{"brokerAddrs":{"0":"127.0.0.1:1"},"brokerName":"b"}],"queueDatas":[{"brokerName":"b","readQueueNums":%d,"writeQueueNums":%d,"perm":6}]}`, queues, queues)
-			_, _ = nc.Write(append(command.AppendResponse(nil, command.JSON, 0, opaque, "", len(body)), body...))
+			_, _ = nc.Write(append(command.AppendResponse(nil, command.JSON, 0, h.Opaque+stray, "", len(body)), body...))
+			drain(nc)
 		})
 	}
 	for addr, want := range map[string]string{
-		lie(callOpaque, math.MaxInt32): "2147483647 queues", lie(callOpaque, -1): "-1 queues", lie(77, 4): "was not asked",
+		lie(0, math.MaxInt32): "2147483647 queues", lie(0, -1): "-1 queues", lie(77, 4): "no response yet",
 	} {
-		_, err := Produce(t.Context(), Options{NameServer: addr, Count: 5})
+		o := Options{NameServer: addr, Count: 5}
+		if strings.HasPrefix(want, "no response") {
+			o.Timeout = 100 * time.Millisecond
+		}
+		_, err := Produce(t.Context(), o)
 		require.ErrorContains(t, err, want)
-		_, err = Consume(t.Context(), Options{NameServer: addr, Count: 5})
+		_, err = Consume(t.Context(), o)
 		require.ErrorContains(t, err, want)
 	}
 }

@@ -1,31 +1,17 @@
 package bench
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
-	"time"
 
 	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/internal/rpc"
+	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
 )
-
-// ResponseError is an answer with another code than success.
-type ResponseError struct {
-	Code   int32
-	Remark string
-}
-
-func (e *ResponseError) Error() string {
-	return fmt.Sprintf("%s (code %d): %s", command.ResponseName(e.Code), e.Code, e.Remark)
-}
-
-// callOpaque is that of the only request of a connection.
-const callOpaque = 1
 
 type fields interface{ Append(w *command.Writer) }
 
@@ -34,59 +20,48 @@ func unreachable(addr string, err error) error {
 	return fmt.Errorf("nothing answers at %s; is a name server (--namesrv) or broker (--broker) running there? %w", addr, err)
 }
 
-// call makes one request on a connection of its own.
-func call(ctx context.Context, addr string, timeout time.Duration, code int32, req fields, h *command.Header) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, unreachable(addr, err)
-	}
-	defer nc.Close()
-	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	w := command.Begin(nil, command.JSON, code, callOpaque, 0)
-	req.Append(&w)
-	if _, err := nc.Write(w.End(0)); err != nil {
-		return nil, fmt.Errorf("%s to %s: %w", command.RequestName(code), addr, err)
-	}
-	f, err := readFrame(bufio.NewReader(nc))
-	if err != nil {
-		return nil, fmt.Errorf("%s to %s: %w", command.RequestName(code), addr, err)
-	}
-	if err := h.Decode(&f); err != nil {
-		return nil, fmt.Errorf("%s to %s: %w", command.RequestName(code), addr, err)
-	}
-	if !h.IsResponse() || h.Opaque != callOpaque {
-		return nil, fmt.Errorf("%s to %s: answered with opaque %d, which was not asked", command.RequestName(code), addr, h.Opaque)
-	}
-	if h.Code != command.RespSuccess {
-		return nil, fmt.Errorf("%s to %s: %w", command.RequestName(code), addr, &ResponseError{h.Code, string(h.Remark())})
-	}
-	return f.Body, nil
+// questions go to name servers and brokers beside a load, over connections of their own.
+type questions struct {
+	o     *Options
+	trans *remoting.Transport
+	links *rpc.Links
 }
 
-func readFrame(r io.Reader) (command.Frame, error) {
-	buf := make([]byte, 4)
-	if _, err := io.ReadFull(r, buf); err != nil {
-		return command.Frame{}, err
-	}
-	n := binary.BigEndian.Uint32(buf)
-	if n > command.MaxFrame {
-		return command.Frame{}, command.ErrFrameTooLarge
-	}
-	buf = append(buf, make([]byte, n)...)
-	if _, err := io.ReadFull(r, buf[4:]); err != nil {
-		return command.Frame{}, err
-	}
-	frames, _, _, err := command.Split(buf, nil, command.DefaultLimits())
+// questions are closed by who asked them.
+func (o *Options) questions(ctx context.Context) (*questions, error) {
+	t, err := remoting.New(ctx, transport.Params{}, remoting.Config{})
 	if err != nil {
-		return command.Frame{}, err
+		return nil, err
 	}
-	if len(frames) != 1 {
-		return command.Frame{}, command.ErrHeader
+	if err := t.Start(ctx); err != nil {
+		return nil, err
 	}
-	return frames[0], nil
+	dialer := func() transport.Dialer { return t.Capabilities().Dialer }
+	return &questions{o: o, trans: t, links: rpc.NewLinks(dialer, rpc.Options{TLS: o.TLS})}, nil
+}
+
+// ask makes one request. The error says what was asked of whom, and matches
+// *rpc.CodeError when it was refused.
+func (q *questions) ask(ctx context.Context, addr string, code int32, req fields) (*rpc.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
+	defer cancel()
+	r, err := q.links.Call(ctx, addr, rpc.Request(code, req.Append, nil))
+	var dial *net.OpError
+	switch {
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return nil, unreachable(addr, dial.Err)
+	case err == nil:
+		err = r.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s to %s: %w", command.RequestName(code), addr, err)
+	}
+	return r, nil
+}
+
+func (q *questions) close() {
+	q.links.Close()
+	_ = q.trans.Shutdown(context.Background()) // nothing is under way any more
 }
 
 // queue is one queue of the topic on one broker.
@@ -118,6 +93,11 @@ const autoCreate = "TBW102"
 // locate finds the brokers and queues, and creates the topic when asked to.
 func locate(ctx context.Context, o *Options, write bool) (*target, error) {
 	t := &target{}
+	asks, err := o.questions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer asks.close()
 	if o.Broker != "" {
 		t.brokers = []string{o.Broker}
 	} else {
@@ -125,10 +105,10 @@ func locate(ctx context.Context, o *Options, write bool) (*target, error) {
 		if o.CreateTopic {
 			topic = autoCreate
 		}
-		err := t.route(ctx, o, topic, write)
-		var re *ResponseError
+		err := t.route(ctx, asks, topic, write)
+		var re *rpc.CodeError
 		if errors.As(err, &re) && re.Code == command.RespTopicNotExist && topic != autoCreate && write {
-			err = t.route(ctx, o, autoCreate, write)
+			err = t.route(ctx, asks, autoCreate, write)
 			t.queues = nil
 		}
 		if err != nil {
@@ -141,8 +121,7 @@ func locate(ctx context.Context, o *Options, write bool) (*target, error) {
 			ReadQueueNums: int32(o.Queues), WriteQueueNums: int32(o.Queues), Perm: command.PermRead | command.PermWrite,
 		}
 		for _, b := range t.brokers {
-			var h command.Header
-			if _, err := call(ctx, b, o.Timeout, command.ReqUpdateAndCreateTopic, &req, &h); err != nil {
+			if _, err := asks.ask(ctx, b, command.ReqUpdateAndCreateTopic, &req); err != nil {
 				return nil, fmt.Errorf("creating topic %s: %w", o.Topic, err)
 			}
 		}
@@ -162,14 +141,14 @@ func locate(ctx context.Context, o *Options, write bool) (*target, error) {
 // be believed: there is memory for each.
 const maxQueues = 1 << 16
 
-func (t *target) route(ctx context.Context, o *Options, topic string, write bool) error {
-	var h command.Header
-	body, err := call(ctx, o.NameServer, o.Timeout, command.ReqGetRouteInfoByTopic, &command.RouteRequest{Topic: topic, AcceptStandardJSONOnly: true}, &h)
+func (t *target) route(ctx context.Context, asks *questions, topic string, write bool) error {
+	server := asks.o.NameServer
+	answer, err := asks.ask(ctx, server, command.ReqGetRouteInfoByTopic, &command.RouteRequest{Topic: topic, AcceptStandardJSONOnly: true})
 	if err != nil {
 		return err
 	}
 	var r command.TopicRouteData
-	if err := command.DecodeBody(body, &r); err != nil {
+	if err := command.DecodeBody(answer.Body, &r); err != nil {
 		return fmt.Errorf("route of %s: %w", topic, err)
 	}
 	master := map[string]string{}
@@ -187,7 +166,7 @@ func (t *target) route(ctx context.Context, o *Options, topic string, write bool
 			continue
 		}
 		if n < 0 || n > maxQueues {
-			return fmt.Errorf("route of %s: %s says that broker %s has %d queues, believable are 0 to %d", topic, o.NameServer, q.BrokerName, n, maxQueues)
+			return fmt.Errorf("route of %s: %s says that broker %s has %d queues, believable are 0 to %d", topic, server, q.BrokerName, n, maxQueues)
 		}
 		if !slices.Contains(t.brokers, addr) {
 			t.brokers = append(t.brokers, addr)
@@ -197,7 +176,7 @@ func (t *target) route(ctx context.Context, o *Options, topic string, write bool
 		}
 	}
 	if len(t.brokers) == 0 {
-		return fmt.Errorf("name server %s knows no master for topic %s", o.NameServer, topic)
+		return fmt.Errorf("name server %s knows no master for topic %s", server, topic)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/internal/rpc"
 )
 
 const (
@@ -62,10 +64,33 @@ type conn struct {
 	lastRead atomic.Int64
 }
 
-func (r *run) dial(ctx context.Context, addr string, depth int, w work) (*conn, error) {
+// connect dials a broker, as TLS says.
+func (o *Options) connect(ctx context.Context, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
 	nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, unreachable(addr, err)
+	}
+	if o.TLS == nil {
+		return nc, nil
+	}
+	conf := o.TLS.Clone()
+	if conf.ServerName == "" {
+		conf.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	tc := tls.Client(nc, conf)
+	if err := tc.HandshakeContext(ctx); err != nil {
+		_ = nc.Close()
+		return nil, fmt.Errorf("TLS handshake with %s: %w", addr, err)
+	}
+	return tc, nil
+}
+
+func (r *run) dial(ctx context.Context, addr string, depth int, w work) (*conn, error) {
+	nc, err := r.o.connect(ctx, addr)
+	if err != nil {
+		return nil, err
 	}
 	c := &conn{
 		r: r, nc: nc, addr: addr, w: w, due: make([]int64, depth), buf: make([]byte, readSize),
@@ -138,7 +163,7 @@ func (c *conn) take(f *command.Frame, now int64) (int, error) {
 			c.r.note(code, string(c.head.Remark()))
 		}
 		if c.refused++; c.refused >= hopeless && c.total.Load() == 0 {
-			return 0, fmt.Errorf("%s refuses everything: %w", c.addr, &ResponseError{code, string(c.head.Remark())})
+			return 0, fmt.Errorf("%s refuses everything: %w", c.addr, &rpc.CodeError{Code: code, Remark: string(c.head.Remark())})
 		}
 		return slot, nil
 	}

@@ -137,14 +137,15 @@ func (c *consumer) answered(slot int, code int32, f *command.Frame, h *command.H
 }
 
 // ends asks for both ends of a queue.
-func ends(ctx context.Context, o *Options, q queue) (lo, hi int64, err error) {
+func ends(ctx context.Context, asks *questions, q queue) (lo, hi int64, err error) {
+	topic := asks.o.Topic
 	ask := func(code int32) (int64, error) {
-		var h command.Header
-		var resp command.OffsetResponse
-		if _, err := call(ctx, q.broker, o.Timeout, code, &command.QueueRequest{Topic: []byte(o.Topic), QueueID: q.id}, &h); err != nil {
-			return 0, fmt.Errorf("queue %d of %s: %w", q.id, o.Topic, err)
+		r, err := asks.ask(ctx, q.broker, code, &command.QueueRequest{Topic: []byte(topic), QueueID: q.id})
+		if err != nil {
+			return 0, fmt.Errorf("queue %d of %s: %w", q.id, topic, err)
 		}
-		err := resp.Decode(&h)
+		var resp command.OffsetResponse
+		err = resp.Decode(&r.Header)
 		return resp.Offset, err
 	}
 	if lo, err = ask(command.ReqGetMinOffset); err == nil {
@@ -156,10 +157,15 @@ func ends(ctx context.Context, o *Options, q queue) (lo, hi int64, err error) {
 // consumers connects everything that reads, n streams over the connections.
 func (r *run) consumers(ctx context.Context, t *target, n int, from Begin) ([]*consumer, error) {
 	o := r.o
+	asks, err := o.questions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer asks.close()
 	byBroker := map[string][]*stream{}
 	for i := range n {
 		q := t.queues[i%len(t.queues)]
-		lo, hi, err := ends(ctx, o, q)
+		lo, hi, err := ends(ctx, asks, q)
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/hardpointmq/hardpoint/internal/rpc"
 )
 
 // EndToEnd produces and consumes at once. The latency of a message is from when
@@ -120,7 +122,7 @@ func touch(ctx context.Context, o Options, t *target) error {
 		return err
 	}
 	for _, e := range r.errors {
-		return fmt.Errorf("sending to %s: %w", o.Topic, &ResponseError{e.Code, e.First})
+		return fmt.Errorf("sending to %s: %w", o.Topic, &rpc.CodeError{Code: e.Code, Remark: e.First})
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -13,6 +14,9 @@ type Options struct {
 	// Broker is the address of a broker; NameServer that of a name server, which
 	// is asked for the brokers of the topic. One of them is needed.
 	Broker, NameServer string
+	// TLS is how brokers and name servers are connected to; nil: plain. Without a
+	// ServerName the host of the address is verified.
+	TLS *tls.Config
 	// Topic is made by the first message where the broker allows it, or by
 	// CreateTopic [HardpointBench].
 	Topic       string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/internal/rpc"
 )
 
 // TopicsOptions is what is done with many topics, in this order: created, waited for at
@@ -152,7 +153,7 @@ func (o *TopicsOptions) all(ctx context.Context, what string, n int, e each) (*R
 		return nil, err
 	}
 	for _, e := range r.errors {
-		return nil, &ResponseError{e.Code, fmt.Sprintf("%s (%d of %d requests were refused)", e.First, e.Count, n)}
+		return nil, &rpc.CodeError{Code: e.Code, Remark: fmt.Sprintf("%s (%d of %d requests were refused)", e.First, e.Count, n)}
 	}
 	if r.interrupted {
 		return nil, fmt.Errorf("interrupted after %d of %d requests", e.taken.Load(), n)
@@ -218,15 +219,19 @@ func stored(code int32, n, bytes int64) tally {
 
 // registered waits until the name server lists all topics and returns the seconds.
 func (o *TopicsOptions) registered(ctx context.Context) (float64, error) {
+	asks, err := o.questions(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer asks.close()
 	began := time.Now()
 	for {
-		var h command.Header
-		body, err := call(ctx, o.NameServer, o.Timeout, command.ReqGetAllTopicListFromNameserver, nothing{}, &h)
+		answer, err := asks.ask(ctx, o.NameServer, command.ReqGetAllTopicListFromNameserver, nothing{})
 		if err != nil {
 			return 0, err
 		}
 		var l command.TopicList
-		if err := command.DecodeBody(body, &l); err != nil {
+		if err := command.DecodeBody(answer.Body, &l); err != nil {
 			return 0, fmt.Errorf("topics of %s: %w", o.NameServer, err)
 		}
 		n := 0

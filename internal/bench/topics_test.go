@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hardpointmq/hardpoint/core/command"
+	"github.com/hardpointmq/hardpoint/internal/rpc"
 	"github.com/hardpointmq/hardpoint/sdk/embedded"
 )
 
@@ -38,7 +39,7 @@ func TestTopics(t *testing.T) {
 	_, err = Topics(ctx, one)
 	require.ErrorIs(t, err, ErrVerify)
 	one.Topic, one.Create = "no name", true
-	var no *ResponseError
+	var no *rpc.CodeError
 	_, err = Topics(ctx, one)
 	require.ErrorAs(t, err, &no)
 	require.Equal(t, command.RespInvalidParameter, no.Code)
@@ -67,7 +68,7 @@ func TestWatch(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // the topic is registered
 		_, err := Produce(t.Context(), Options{NameServer: w.Address(), Count: 1})
-		var no *ResponseError
+		var no *rpc.CodeError
 		require.True(t, err == nil || errors.As(err, &no), err)
 		return err == nil
 	}, 10*time.Second, 10*time.Millisecond)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -197,4 +198,27 @@ func (w *Watch) Print(out io.Writer) {
 		fmt.Fprintf(out, "%s (%d): %d times, %d bytes, the largest %d; answered after %.2f ms, at most %.2f\n",
 			a.Name, a.Code, a.Count, a.Bytes, a.Largest, a.MeanMs, a.MaxMs)
 	}
+}
+
+func readFrame(r io.Reader) (command.Frame, error) {
+	buf := make([]byte, 4)
+	if _, err := io.ReadFull(r, buf); err != nil {
+		return command.Frame{}, err
+	}
+	n := binary.BigEndian.Uint32(buf)
+	if n > command.MaxFrame {
+		return command.Frame{}, command.ErrFrameTooLarge
+	}
+	buf = append(buf, make([]byte, n)...)
+	if _, err := io.ReadFull(r, buf[4:]); err != nil {
+		return command.Frame{}, err
+	}
+	frames, _, _, err := command.Split(buf, nil, command.DefaultLimits())
+	if err != nil {
+		return command.Frame{}, err
+	}
+	if len(frames) != 1 {
+		return command.Frame{}, command.ErrHeader
+	}
+	return frames[0], nil
 }

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"crypto/tls"
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/transport"
@@ -10,6 +11,8 @@ import (
 // Options are what a Client can be told. The zero value will do.
 type Options struct {
 	Limits transport.Limits
+	// TLS is how it connects; nil: as the transport's own configuration says.
+	TLS *tls.Config
 	// Requests takes what the other end asks. It runs on the reader, so it must
 	// not block; h and f are lent until it returns. nil: such requests are
 	// answered with RespRequestCodeNotSupported.
@@ -34,7 +37,7 @@ type Client struct {
 // Dial connects; ctx bounds connecting.
 func Dial(ctx context.Context, d transport.Dialer, address string, o Options) (*Client, error) {
 	c := &Client{opt: o, done: make(chan struct{})}
-	if _, err := d.Dial(ctx, address, o.Limits, nil, (*handler)(c)); err != nil {
+	if _, err := d.Dial(ctx, address, o.Limits, o.TLS, (*handler)(c)); err != nil {
 		return nil, err
 	}
 	return c, nil
