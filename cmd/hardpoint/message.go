@@ -77,7 +77,7 @@ A TIME is ` + momentUsage + `.
 The bounds belong to it. Nothing is consumed, and no group is made.
 
 Of a body the first bytes are shown (--body-limit). Text is shown with what a terminal would take as a command escaped, other
-bytes in hexadecimal. Bodies compressed with zlib are decompressed.
+bytes in hexadecimal. Compressed bodies (zlib, lz4, zstd) are decompressed.
 
 The exit code is 1 when there is no such message, or a broker that may have it does not answer.`,
 		Example: `  hardpoint message query --topic Orders --key order-1042

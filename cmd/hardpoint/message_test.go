@@ -32,7 +32,8 @@ func TestBodies(t *testing.T) {
 		"long":            {m: adminclient.Message{Body: bytes.Repeat([]byte("x"), 30)}, text: strings.Repeat("x", 20) + "…", base64: "eHh4eHh4eHh4eHh4eHh4eHh4eHg=…", json: strings.Repeat("x", 20), size: 30},
 		"inside a letter": {m: adminclient.Message{Body: []byte(strings.Repeat("x", 18) + "€€")}, text: strings.Repeat("x", 18) + "…", base64: "eHh4eHh4eHh4eHh4eHh4eHh44oI=…", json: strings.Repeat("x", 18), size: 24},
 		"zlib":            {m: adminclient.Message{Body: z.Bytes(), SysFlag: message.SysCompressed}, text: "compressed compresse…", base64: "Y29tcHJlc3NlZCBjb21wcmVzc2U=…", json: "compressed compresse", size: 20},
-		"lz4":             {m: adminclient.Message{Body: []byte("abc"), SysFlag: message.SysCompressed | 1<<8}, text: "0x616263", base64: "YWJj", json: "YWJj", note: "with lz4, 3 bytes", size: 3},
+		"not lz4":         {m: adminclient.Message{Body: []byte("abc"), SysFlag: message.SysCompressed | 1<<8}, text: "0x616263", base64: "YWJj", json: "YWJj", note: "cannot be decompressed", size: 3},
+		"no type":         {m: adminclient.Message{Body: []byte("abc"), SysFlag: message.SysCompressed | 5<<8}, text: "0x616263", base64: "YWJj", json: "YWJj", note: "with type 5, which is not known, 3 bytes", size: 3},
 		"not zlib":        {m: adminclient.Message{Body: []byte("abc"), SysFlag: message.SysCompressed}, text: "0x616263", base64: "YWJj", json: "YWJj", note: "cannot be decompressed", size: 3},
 	} {
 		for _, encoding := range []string{"text", "base64", "none"} {

@@ -1,12 +1,8 @@
 package adminclient
 
 import (
-	"bytes"
-	"compress/zlib"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -63,36 +59,6 @@ func messages(broker string, body []byte) ([]Message, error) {
 		body = body[v.Size:]
 	}
 	return out, nil
-}
-
-// compressions are what a body may be compressed with, by the bits 0x700 of the
-// message's flags.
-var compressions = [8]string{0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}
-
-// ErrCompression: a body is compressed by what is not understood here. Test with
-// errors.Is.
-var ErrCompression = errors.New("the body is compressed")
-
-// PlainBody is the body, decompressed, and cut behind most bytes. A body whose
-// compression is not zlib is ErrCompression.
-func (m *Message) PlainBody(most int) (body []byte, cut bool, err error) {
-	body = m.Body
-	if m.SysFlag&message.SysCompressed != 0 {
-		if how := compressions[m.SysFlag>>8&7]; how != "zlib" {
-			return nil, false, fmt.Errorf("%w with %s, %d bytes", ErrCompression, how, len(m.Body))
-		}
-		z, err := zlib.NewReader(bytes.NewReader(m.Body))
-		if err == nil {
-			body, err = io.ReadAll(io.LimitReader(z, int64(most)+1))
-		}
-		if err != nil {
-			return nil, false, fmt.Errorf("the body cannot be decompressed: %w", err)
-		}
-	}
-	if len(body) > most {
-		return body[:most], true, nil
-	}
-	return body, false, nil
 }
 
 // nameOr is how a broker is called in messages.
