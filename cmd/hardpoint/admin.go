@@ -41,12 +41,15 @@ func (a *adminFlags) register(c *cobra.Command) {
 	a.tls.register(c)
 }
 
-// registerSelection adds the flags that say which brokers.
-func (a *adminFlags) registerSelection(c *cobra.Command) {
+// registerWith adds what commands have that go to some brokers only: whom to ask, which
+// of them, and the form of the output.
+func (a *adminFlags) registerWith(c *cobra.Command, out *output) {
+	a.register(c)
 	f := c.Flags()
 	f.StringVar(&a.Cluster, "cluster", "", "only the brokers of this cluster, by its `name`")
 	_ = c.RegisterFlagCompletionFunc("cluster", a.complete(clusterNames))
 	a.registerBroker(c, "only this broker: its `name`, or its address, for which no name server is asked")
+	out.register(c)
 }
 
 func (a *adminFlags) registerBroker(c *cobra.Command, usage string) {
@@ -114,16 +117,30 @@ func (a *adminFlags) with(ctx context.Context, do func(context.Context, *admincl
 	return err
 }
 
-// completionPatience is how long somebody waits who presses the tab key.
-const completionPatience = 700 * time.Millisecond
+// completionPatience is how long somebody waits who presses the tab key. Each server has
+// a share of it, of completionShare at least, so that one that hangs leaves time for the
+// next.
+const (
+	completionPatience = 900 * time.Millisecond
+	completionShare    = 200 * time.Millisecond
+)
+
+// completionTime is how long one of so many name servers has.
+func completionTime(servers int) time.Duration {
+	return max(completionPatience/time.Duration(servers), completionShare)
+}
 
 // complete completes with names that servers know; nothing when none answers soon.
 func (a *adminFlags) complete(names func(context.Context, *adminclient.Client) ([]string, error)) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(c.Context(), completionPatience)
 		defer cancel()
+		soon := *a
+		if servers, _, err := a.nameServers(); err == nil {
+			soon.timeout = min(a.timeout, completionTime(len(servers)))
+		}
 		var out []string
-		_ = a.with(ctx, func(ctx context.Context, c *adminclient.Client) (err error) { // no names, no completion
+		_ = soon.with(ctx, func(ctx context.Context, c *adminclient.Client) (err error) { // no names, no completion
 			out, err = names(ctx, c)
 			return err
 		})
@@ -131,10 +148,10 @@ func (a *adminFlags) complete(names func(context.Context, *adminclient.Client) (
 	}
 }
 
-// completable are the names that are one word of every shell. Others may be meant to be
-// more: servers do not choose them.
+// completable are the names that are one word of every shell, and no flag. Others may be
+// meant to be more: servers do not choose them.
 func completable(names []string) []string {
-	return slices.DeleteFunc(names, func(n string) bool { return shellWord(n) != n })
+	return slices.DeleteFunc(names, func(n string) bool { return shellWord(n) != n || strings.HasPrefix(n, "-") })
 }
 
 // completeArgs completes one argument after the other.

@@ -74,9 +74,7 @@ func (p *program) brokerStatus() *cobra.Command {
 			})
 		},
 	}
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 
@@ -195,9 +193,7 @@ func (p *program) brokerConfigGet() *cobra.Command {
 			return slices.Sorted(maps.Keys(config)), err
 		}),
 	}
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 
@@ -285,9 +281,7 @@ Hardpoint's brokers keep a change until they stop, Apache's write it into their 
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/internal/adminclient"
@@ -88,9 +90,7 @@ fails.`,
 			})
 		},
 	}
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 
@@ -255,9 +255,7 @@ Apache's brokers count only what came since they run.`,
 		ValidArgsFunction: at.completeArgs(topicNames),
 	}
 	c.Flags().BoolVar(&all, "all", false, "also the topics of brokers, and those for retries and dead letters")
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 
@@ -279,6 +277,9 @@ type brokerStats struct {
 	groups map[[2]string]statsLine // by topic and group
 }
 
+// statsAtOnce is of how many topics a broker is asked at a time.
+const statsAtOnce = 16
+
 // askStats asks a broker about its topics, or the one named.
 func askStats(ctx context.Context, c *adminclient.Client, b adminclient.Broker, brokers []adminclient.Broker, named []string, all bool) (brokerStats, error) {
 	out := brokerStats{map[string]statsLine{}, map[[2]string]statsLine{}}
@@ -286,32 +287,50 @@ func askStats(ctx context.Context, c *adminclient.Client, b adminclient.Broker, 
 	if err != nil {
 		return out, err
 	}
+	var mu sync.Mutex // guards out
+	asks, ctx := errgroup.WithContext(ctx)
+	asks.SetLimit(statsAtOnce)
 	for topic := range topics.TopicConfigTable {
 		if len(named) > 0 && topic != named[0] || len(named) == 0 && !all && topicKind(topic, brokers) != kindNormal {
 			continue
 		}
-		in, day, err := askRate(ctx, c, b, "TOPIC_PUT_NUMS", topic)
-		if err != nil {
-			return out, err
-		}
-		out.topics[topic] = statsLine{InPerSec: &in, InDay: &day}
-		groups, err := adminclient.Get[command.GroupList](ctx, c, b.Address, command.ReqQueryTopicConsumeByWho, &command.TopicRequest{Topic: topic}, nil)
-		if err != nil {
-			return out, err
-		}
-		for _, group := range groups.Groups {
-			perSecond, day, err := askRate(ctx, c, b, "GROUP_GET_NUMS", topic+"@"+group)
-			if err != nil {
-				return out, err
+		asks.Go(func() error {
+			line, groups, err := askTopic(ctx, c, b, topic)
+			mu.Lock()
+			defer mu.Unlock()
+			out.topics[topic] = line
+			for group, l := range groups {
+				out.groups[[2]string{topic, group}] = l
 			}
-			lag, err := askLag(ctx, c, b, group, topic)
-			if err != nil {
-				return out, err
-			}
-			out.groups[[2]string{topic, group}] = statsLine{OutPerSec: &perSecond, OutDay: &day, Lag: &lag}
-		}
+			return err
+		})
 	}
-	return out, nil
+	return out, asks.Wait()
+}
+
+// askTopic asks a broker about a topic and the groups that read it.
+func askTopic(ctx context.Context, c *adminclient.Client, b adminclient.Broker, topic string) (statsLine, map[string]statsLine, error) {
+	in, day, err := askRate(ctx, c, b, "TOPIC_PUT_NUMS", topic)
+	if err != nil {
+		return statsLine{}, nil, err
+	}
+	list, err := adminclient.Get[command.GroupList](ctx, c, b.Address, command.ReqQueryTopicConsumeByWho, &command.TopicRequest{Topic: topic}, nil)
+	if err != nil {
+		return statsLine{}, nil, err
+	}
+	groups := map[string]statsLine{}
+	for _, group := range list.Groups {
+		perSecond, day, err := askRate(ctx, c, b, "GROUP_GET_NUMS", topic+"@"+group)
+		if err != nil {
+			return statsLine{}, nil, err
+		}
+		lag, err := askLag(ctx, c, b, group, topic)
+		if err != nil {
+			return statsLine{}, nil, err
+		}
+		groups[group] = statsLine{OutPerSec: &perSecond, OutDay: &day, Lag: &lag}
+	}
+	return statsLine{InPerSec: &in, InDay: &day}, groups, nil
 }
 
 // askRate asks for a number that a broker counts; what it never counted is 0.

@@ -176,7 +176,7 @@ func (d *doctor) clean(ctx context.Context, topic string, made []adminclient.Bro
 		return struct{}{}, err
 	}))
 	if err != nil {
-		d.say(verdictWarning, "cleanup", topic, "hardpoint topic delete "+shellWord(topic), "the topic is still there: %s", err)
+		d.say(verdictWarning, "cleanup", topic, proposal("topic delete", []string{topic}), "the topic is still there: %s", err)
 		d.d.Left = append(d.d.Left, "topic "+topic)
 		return
 	}
@@ -184,7 +184,7 @@ func (d *doctor) clean(ctx context.Context, topic string, made []adminclient.Bro
 		// One that is away was told so above; it knows the topic from brokers alone.
 		_, err := d.c.Ask(ctx, server, command.ReqDeleteTopicInNamesrv, h, nil)
 		if _, refused := adminclient.CodeOf(err); refused {
-			d.say(verdictWarning, "cleanup", topic, "hardpoint topic delete "+shellWord(topic), "%s", err)
+			d.say(verdictWarning, "cleanup", topic, proposal("topic delete", []string{topic}), "%s", err)
 		}
 	}
 }

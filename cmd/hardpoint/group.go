@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -62,59 +60,32 @@ type groupTable struct {
 }
 
 func (p *program) groupList() *cobra.Command {
-	var out output
-	var at adminFlags
 	var all bool
 	c := &cobra.Command{
 		Use: "list", Short: "List consumer groups",
 		Long: "Lists the consumer groups that the brokers have. Brokers that have a group in different forms are lines of their own. Groups\nof brokers and tools are left out. How far groups are: offset list; who is in one: group show.",
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return at.with(c.Context(), func(ctx context.Context, c *adminclient.Client) error {
-				brokers, err := c.Brokers(ctx, at.Selection)
-				if err != nil {
-					return err
-				}
-				results := adminclient.GetEach[command.SubscriptionGroupWrapper](ctx, c, brokers, command.ReqGetAllSubscriptionGroupConfig, nil, nil)
-				err = adminclient.Failed(results)
-				t := groupTable{Groups: groupLines(results, all), Failures: adminclient.FailuresOf(err)}
-				return p.showPart(&out, t, t.print, err)
-			})
-		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "also the groups of brokers and tools")
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
-	return c
+	return listing(p, c, command.ReqGetAllSubscriptionGroupConfig, func(r []adminclient.Result[command.SubscriptionGroupWrapper], failures []adminclient.Failure) groupTable {
+		return groupTable{groupLines(r, all), failures}
+	})
 }
 
 // groupLines joins what brokers say of their groups, by name.
 func groupLines(results []adminclient.Result[command.SubscriptionGroupWrapper], all bool) []groupLine {
-	lines := []groupLine{}
-	at := map[string][]int{} // lines of a group
-	for _, r := range results {
-		for _, name := range slices.Sorted(maps.Keys(r.Value.SubscriptionGroupTable)) {
-			if !all && message.IsSystemGroup(name) {
-				continue
+	found := formsOf(results, func(w command.SubscriptionGroupWrapper) map[string]groupForm {
+		forms := map[string]groupForm{}
+		for name, g := range w.SubscriptionGroupTable {
+			if all || !message.IsSystemGroup(name) {
+				forms[name] = formOf(&g)
 			}
-			g := r.Value.SubscriptionGroupTable[name]
-			form := formOf(&g)
-			i := slices.IndexFunc(at[name], func(i int) bool {
-				return lines[i].Cluster == r.Broker.Cluster && reflect.DeepEqual(lines[i].groupForm, form)
-			})
-			if i >= 0 {
-				known := &lines[at[name][i]]
-				known.Brokers = append(known.Brokers, r.Broker.Name)
-				continue
-			}
-			at[name] = append(at[name], len(lines))
-			lines = append(lines, groupLine{name, r.Broker.Cluster, []string{r.Broker.Name}, form})
 		}
+		return forms
+	}, func(a, b groupForm) bool { return reflect.DeepEqual(a, b) })
+	lines := make([]groupLine, len(found))
+	for i, f := range found {
+		lines[i] = groupLine{f.name, f.cluster, f.brokers, f.form}
 	}
-	slices.SortStableFunc(lines, func(a, b groupLine) int {
-		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Cluster, b.Cluster))
-	})
 	return lines
 }
 
@@ -145,12 +116,6 @@ func groupAndForbidden(ctx context.Context, c *adminclient.Client, b adminclient
 	return nil, all.ForbiddenTable[group], nil
 }
 
-// noGroup says that none of n brokers has a group.
-func noGroup(ctx context.Context, c *adminclient.Client, group string, n int) error {
-	known, _ := groupNames(ctx, c) // for the suggestion only
-	return &adminclient.NotFoundError{Kind: "group", Name: group, Known: known, Where: "on " + counted(n, "broker")}
-}
-
 // groupFlags are what flags say of a group.
 type groupFlags struct {
 	form       groupForm
@@ -174,10 +139,12 @@ func (g *groupFlags) register(c *cobra.Command, update bool) {
 	}
 }
 
-var groupFlagNames = []string{"consume", "broadcast", "from-min", "order", "retry-max", "retry-queues", "notify-change", "attribute", "remove-attribute"}
+func (*groupFlags) flags() []string {
+	return []string{"consume", "broadcast", "from-min", "order", "retry-max", "retry-queues", "notify-change", "attribute", "remove-attribute"}
+}
 
-// apply changes cfg by the flags that were given.
-func (g *groupFlags) apply(f *pflag.FlagSet, cfg command.SubscriptionGroupConfig) command.SubscriptionGroupConfig {
+// apply changes cfg by the flags that were given: the others are what new groups have.
+func (g *groupFlags) apply(f *pflag.FlagSet, cfg command.SubscriptionGroupConfig, _ bool) command.SubscriptionGroupConfig {
 	for name, change := range map[string]func(){
 		"consume":       func() { cfg.ConsumeEnable = g.form.Consume },
 		"broadcast":     func() { cfg.ConsumeBroadcastEnable = g.form.Broadcast },
@@ -195,10 +162,15 @@ func (g *groupFlags) apply(f *pflag.FlagSet, cfg command.SubscriptionGroupConfig
 	return cfg
 }
 
+func (g *groupFlags) changes(old command.StringMap) command.StringMap {
+	return g.attributes.changes(old)
+}
+
 // putGroup makes a group what cfg says; changes are those of its attributes.
-func putGroup(ctx context.Context, c *adminclient.Client, b adminclient.Broker, cfg command.SubscriptionGroupConfig, changes command.StringMap) error {
-	cfg.Attributes = changes
-	body, err := command.EncodeBody(cfg)
+func putGroup(ctx context.Context, c *adminclient.Client, b adminclient.Broker, cfg *command.SubscriptionGroupConfig, changes command.StringMap) error {
+	told := *cfg
+	told.Attributes = changes
+	body, err := command.EncodeBody(told)
 	if err == nil {
 		_, err = c.Ask(ctx, b.Address, command.ReqUpdateAndCreateSubscriptionGroup, nil, body)
 	}
@@ -211,41 +183,26 @@ type groupChange struct {
 	Brokers []brokerChange `json:"brokers"`
 }
 
-func (p *program) groupCreate() *cobra.Command {
-	var out output
-	var at adminFlags
-	var form groupFlags
-	c := &cobra.Command{
-		Use: "create GROUP", Short: "Create a consumer group",
-		Long: `Creates a group on all brokers of the cluster, on those of --cluster, or on --broker. Where it is there already in the same
-form nothing is changed; where it has another form the command fails: update changes it.`,
-		Example: "  hardpoint group create orders-app --retry-max 5",
-		Args:    exactly("GROUP"), ValidArgsFunction: cobra.NoFileCompletions,
-		PreRunE: func(_ *cobra.Command, args []string) error { return message.CheckGroup(args[0]) },
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return at.with(cmd.Context(), func(ctx context.Context, c *adminclient.Client) error {
-				brokers, err := places(ctx, c, at.Selection)
-				if err != nil {
-					return err
-				}
-				return p.changeGroup(ctx, c, &out, args[0], brokers, func(ctx context.Context, b adminclient.Broker, old *command.SubscriptionGroupConfig) (string, error) {
-					want := form.apply(cmd.Flags(), command.DefaultSubscriptionGroup(args[0]))
-					switch {
-					case old == nil:
-						return "created", putGroup(ctx, c, b, want, form.attributes.changes(nil))
-					case !sameForm(old, &want):
-						return "", errors.New("the group is there already in another form, which group show shows; group update changes it")
-					}
-					return "unchanged", nil
-				})
-			})
+// groupEntity is what commands know of groups.
+func groupEntity() *entity[command.SubscriptionGroupConfig] {
+	return &entity[command.SubscriptionGroupConfig]{
+		word: "group", names: groupNames, completed: groupNames, config: groupConfig, put: putGroup,
+		attributes: func(g *command.SubscriptionGroupConfig) command.StringMap { return g.Attributes },
+		differs: func(is, want *command.SubscriptionGroupConfig) string {
+			if sameForm(is, want) {
+				return ""
+			}
+			return " in another form, which group show shows"
 		},
+		changed: func(name string, brokers []brokerChange) any { return groupChange{name, brokers} },
 	}
-	form.register(c, false)
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
-	return c
+}
+
+func (p *program) groupCreate() *cobra.Command {
+	return groupEntity().create(p, &cobra.Command{
+		Use: "create GROUP", Short: "Create a consumer group",
+		Example: "  hardpoint group create orders-app --retry-max 5",
+	}, &groupFlags{}, message.CheckGroup, command.DefaultSubscriptionGroup)
 }
 
 // sameForm compares what flags can change.
@@ -257,65 +214,11 @@ func sameForm(a, b *command.SubscriptionGroupConfig) bool {
 }
 
 func (p *program) groupUpdate() *cobra.Command {
-	var out output
-	var at adminFlags
-	var form groupFlags
-	c := &cobra.Command{
+	return groupEntity().update(p, &cobra.Command{
 		Use: "update GROUP", Short: "Change a consumer group, pause it or let it go on",
 		Long:    "Changes, on all brokers that have the group, what flags say; all else stays as it is on each of them.",
 		Example: "  hardpoint group update orders-app --consume=false\n  hardpoint group update orders-app --retry-max 5",
-		Args:    exactly("GROUP"), ValidArgsFunction: at.completeArgs(groupNames),
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.ContainsFunc(groupFlagNames, cmd.Flags().Changed) {
-				return fmt.Errorf("there is nothing to change: say one of --%s", strings.Join(groupFlagNames, ", --"))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return at.with(cmd.Context(), func(ctx context.Context, c *adminclient.Client) error {
-				brokers, err := c.Brokers(ctx, at.Selection)
-				if err != nil {
-					return err
-				}
-				return p.changeGroup(ctx, c, &out, args[0], brokers, func(ctx context.Context, b adminclient.Broker, old *command.SubscriptionGroupConfig) (string, error) {
-					if old == nil {
-						return "", nil // not here
-					}
-					want := form.apply(cmd.Flags(), *old)
-					if sameForm(old, &want) {
-						return "unchanged", nil
-					}
-					return "changed", putGroup(ctx, c, b, want, form.attributes.changes(old.Attributes))
-				})
-			})
-		},
-	}
-	form.register(c, true)
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
-	return c
-}
-
-// changeGroup asks each broker for the group and has do change it; do says what it
-// did, nothing where the group is not and shall not be.
-func (p *program) changeGroup(ctx context.Context, c *adminclient.Client, out *output, group string, brokers []adminclient.Broker,
-	do func(context.Context, adminclient.Broker, *command.SubscriptionGroupConfig) (string, error),
-) error {
-	results := adminclient.Each(ctx, brokers, func(ctx context.Context, b adminclient.Broker) (string, error) {
-		old, err := groupConfig(ctx, c, b, group)
-		if err != nil {
-			return "", err
-		}
-		return do(ctx, b, old)
-	})
-	results = slices.DeleteFunc(results, func(r adminclient.Result[string]) bool { return r.Err == nil && r.Value == "" })
-	if len(results) == 0 {
-		return noGroup(ctx, c, group, len(brokers))
-	}
-	err := adminclient.Failed(results)
-	done := groupChange{group, changesOf(results)}
-	return p.showPart(out, done, func(g *page) { printChanges(g, done.Brokers) }, err)
+	}, &groupFlags{})
 }
 
 // groupDeletion is what `group delete` prints as JSON.
@@ -353,9 +256,7 @@ their next heartbeat: stop them before.`,
 	ok.register(c)
 	c.Flags().BoolVar(&keep, "keep-offsets", false, "keep the progress, for a group of that name that is made again")
 	c.Flags().BoolVar(&dead, "dead-letters", false, "delete the dead letters of the group, too")
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 
@@ -402,7 +303,7 @@ func (p *program) deleteGroup(ctx context.Context, c *adminclient.Client, at *ad
 	})
 	losses = slices.DeleteFunc(losses, func(r adminclient.Result[*loss]) bool { return r.Err == nil && r.Value == nil })
 	if len(losses) == 0 {
-		return noGroup(ctx, c, group, len(brokers))
+		return groupEntity().missing(ctx, c, group, len(brokers))
 	}
 	var have []adminclient.Broker
 	for _, l := range losses {

@@ -40,9 +40,7 @@ func (p *program) groupShow() *cobra.Command {
 			})
 		},
 	}
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 
@@ -129,9 +127,7 @@ The exit code is 0 when all brokers answered, whatever was found.`,
 	}
 	c.Flags().StringVar(&topic, "topic", "", "only this `topic`")
 	_ = c.RegisterFlagCompletionFunc("topic", at.complete(topicNames))
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 
@@ -192,15 +188,15 @@ func (x *explainer) form() {
 		case !b.Has:
 			x.add(levelNote, "group-missing", "", "broker %s does not have the group; it makes it when a member comes, if it may (autoCreateSubscriptionGroup)", b.Name)
 		case !b.Consume:
-			x.add(levelProblem, "paused", "hardpoint group update "+shellWord(x.Group)+" --consume=true", "the group is paused on broker %s (consumeEnable=false): it gets nothing from there", b.Name)
+			x.add(levelProblem, "paused", proposal("group update", []string{x.Group}, "--consume=true"), "the group is paused on broker %s (consumeEnable=false): it gets nothing from there", b.Name)
 		}
 		for _, topic := range b.Forbidden {
 			if x.only == "" || topic == x.only {
-				x.add(levelProblem, "forbidden", "hardpoint group allow "+shellWord(x.Group)+" "+shellWord(topic), "the group is kept from topic %s on broker %s", topic, b.Name)
+				x.add(levelProblem, "forbidden", proposal("group allow", []string{x.Group, topic}), "the group is kept from topic %s on broker %s", topic, b.Name)
 			}
 		}
 		if b.Has && !b.Broadcast && x.MessageModel == command.Broadcasting {
-			x.add(levelProblem, "no-broadcast", "hardpoint group update "+shellWord(x.Group)+" --broadcast=true", "the members consume by broadcasting, which broker %s does not allow the group", b.Name)
+			x.add(levelProblem, "no-broadcast", proposal("group update", []string{x.Group}, "--broadcast=true"), "the members consume by broadcasting, which broker %s does not allow the group", b.Name)
 		}
 	}
 }
@@ -252,14 +248,14 @@ func (x *explainer) subscribed() {
 			continue
 		}
 		if t == nil {
-			x.add(levelProblem, "no-topic", "hardpoint topic create "+shellWord(s.Topic), "there is no topic %s, which the group subscribes, on any of the brokers asked%s", s.Topic, suggest.DidYouMean(s.Topic, slices.Values(x.known)))
+			x.add(levelProblem, "no-topic", proposal("topic create", []string{s.Topic}), "there is no topic %s, which the group subscribes, on any of the brokers asked%s", s.Topic, suggest.DidYouMean(s.Topic, slices.Values(x.known)))
 			continue
 		}
 		for _, b := range slices.Sorted(maps.Keys(t.on)) {
 			route, told := t.routes[b]
 			switch {
 			case t.on[b]&command.PermRead == 0:
-				x.add(levelProblem, "topic-unreadable", "hardpoint topic update "+shellWord(s.Topic)+" --perm RW", "topic %s may not be read on broker %s (perm %s)", s.Topic, b, permText(t.on[b]))
+				x.add(levelProblem, "topic-unreadable", proposal("topic update", []string{s.Topic}, "--perm RW"), "topic %s may not be read on broker %s (perm %s)", s.Topic, b, permText(t.on[b]))
 			case told && route&command.PermRead == 0:
 				x.add(levelProblem, "broker-unreadable", "look at brokerPermission of "+b, "clients are told that nothing may be read on broker %s", b)
 			case t.hasRoutes && !told:
@@ -345,7 +341,7 @@ func (x *explainer) sharing() {
 					idle = append(idle, m.ClientID)
 				}
 			}
-			x.add(levelNote, "idle-members", "hardpoint topic update "+shellWord(s.Topic)+" --queues "+fmt.Sprint(n), "topic %s has %s for %s; none is held by %s", s.Topic, counted(total, "queue"), counted(n, "member"), strings.Join(idle, ", "))
+			x.add(levelNote, "idle-members", proposal("topic update", []string{s.Topic}, "--queues "+fmt.Sprint(n)), "topic %s has %s for %s; none is held by %s", s.Topic, counted(total, "queue"), counted(n, "member"), strings.Join(idle, ", "))
 		}
 	}
 }
@@ -356,7 +352,7 @@ func (x *explainer) bounds() {
 		q := &x.queues[i]
 		switch {
 		case q.Committed > q.Max:
-			x.add(levelProblem, "beyond-end", "hardpoint group reset "+shellWord(x.Group)+" "+shellWord(q.Topic)+" --to latest", "in queue %s the group is at offset %d, behind the end at %d: it gets nothing until so many messages have come", q.name(), q.Committed, q.Max)
+			x.add(levelProblem, "beyond-end", proposal("group reset", []string{x.Group, q.Topic}, "--to latest"), "in queue %s the group is at offset %d, behind the end at %d: it gets nothing until so many messages have come", q.name(), q.Committed, q.Max)
 		case q.Committed < q.Min && q.Committed > 0:
 			x.add(levelNote, "expired", "", "in queue %s the group is at offset %d, and the oldest message is at %d: %d were deleted before they were consumed", q.name(), q.Committed, q.Min, q.Min-q.Committed)
 		}

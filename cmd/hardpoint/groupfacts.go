@@ -142,7 +142,7 @@ func gatherGroup(ctx context.Context, c *adminclient.Client, s adminclient.Selec
 	}
 	failed := adminclient.Failed(results)
 	if !known && failed == nil && !a.progress {
-		return nil, noGroup(ctx, c, group, len(brokers))
+		return nil, groupEntity().missing(ctx, c, group, len(brokers))
 	}
 	if a.progress {
 		wanted := make([]string, len(f.Subscriptions))
@@ -165,7 +165,7 @@ func gatherGroup(ctx context.Context, c *adminclient.Client, s adminclient.Selec
 		}
 		failed = joinFailures(len(brokers), failed, adminclient.Failed(more))
 		if !known && failed == nil && len(f.queues) == 0 {
-			return nil, noGroup(ctx, c, group, len(brokers))
+			return nil, groupEntity().missing(ctx, c, group, len(brokers))
 		}
 		f.askRoutes(ctx, c)
 		if slices.ContainsFunc(f.Subscriptions, func(s groupSubscription) bool { return f.topics[s.Topic] == nil }) {

@@ -148,9 +148,7 @@ while no member is connected, since with members they know times only.`,
 	c.MarkFlagsMutuallyExclusive("to", "offset")
 	_ = c.RegisterFlagCompletionFunc("to", cobra.FixedCompletions([]string{"earliest", "latest"}, cobra.ShellCompDirectiveNoFileComp))
 	ok.register(c)
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 
@@ -163,11 +161,11 @@ func (p *program) resetGroup(ctx context.Context, c *adminclient.Client, at *adm
 		return r.at(ctx, c, b, false)
 	}), command.RespTopicNotExist)
 	if len(results) == 0 {
-		return p.noTopic(ctx, c, r.topic, len(brokers))
+		return topicEntity().missing(ctx, c, r.topic, len(brokers))
 	}
 	switch results = adminclient.Without(results, command.RespSubscriptionGroupNotExist); {
 	case len(results) == 0:
-		return noGroup(ctx, c, r.group, len(brokers))
+		return groupEntity().missing(ctx, c, r.group, len(brokers))
 	case r.offset >= 0 && len(results) > 1:
 		var names []string
 		for _, res := range results {
@@ -191,13 +189,10 @@ func (p *program) resetGroup(ctx context.Context, c *adminclient.Client, at *adm
 	for _, res := range results {
 		v.Queues = append(v.Queues, res.Value...)
 	}
-	if err := p.show(out, v, v.print); err != nil {
-		return err
-	}
 	if failed == nil && !ok.yes {
 		failed = ok.unsaid("reset group %s in topic %s", r.group, r.topic)
 	}
-	return failed
+	return p.showPart(out, v, v.print, failed)
 }
 
 func (v groupResetting) print(g *page) {

@@ -69,9 +69,7 @@ func (p *program) offsetList() *cobra.Command {
 	}
 	c.Flags().BoolVar(&all, "all", false, "also the groups of brokers and tools, and topics for retries")
 	c.Flags().BoolVar(&lagging, "lagging", false, "only where messages wait")
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 
@@ -160,7 +158,7 @@ func (p *program) offsetShow() *cobra.Command {
 					return err
 				}
 				if a.topic != "" && len(f.queues) == 0 && err == nil {
-					return p.noTopic(ctx, c, a.topic, len(f.Brokers))
+					return topicEntity().missing(ctx, c, a.topic, len(f.Brokers))
 				}
 				v := offsetView{Group: args[0], Queues: f.queues, Failures: adminclient.FailuresOf(err)}
 				if v.Queues == nil {
@@ -174,9 +172,7 @@ func (p *program) offsetShow() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&owners, "owners", false, "ask the members which queues they hold")
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 
@@ -232,7 +228,7 @@ func (p *program) offsetSearch() *cobra.Command {
 					return searchAt(ctx, c, b, args[0], when.ms)
 				}), command.RespTopicNotExist)
 				if len(results) == 0 {
-					return p.noTopic(ctx, c, args[0], len(brokers))
+					return topicEntity().missing(ctx, c, args[0], len(brokers))
 				}
 				err = adminclient.Failed(results)
 				v := foundOffsets{Topic: args[0], Time: instant(when.ms), Queues: []foundQueue{}, Failures: adminclient.FailuresOf(err)}
@@ -245,9 +241,7 @@ func (p *program) offsetSearch() *cobra.Command {
 	}
 	c.Flags().Var(&when, "time", "earliest, latest, or "+momentUsage)
 	_ = c.MarkFlagRequired("time")
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 
@@ -324,9 +318,7 @@ func (p *program) offsetClone() *cobra.Command {
 	c.Flags().StringVar(&topic, "topic", "", "only this `topic`")
 	_ = c.RegisterFlagCompletionFunc("topic", at.complete(topicNames))
 	ok.register(c)
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 
@@ -362,7 +354,7 @@ func (p *program) cloneOffsets(ctx context.Context, c *adminclient.Client, at *a
 	})
 	results = slices.DeleteFunc(results, func(r adminclient.Result[[]clonedQueue]) bool { return r.Err == nil && r.Value == nil })
 	if len(results) == 0 {
-		return noGroup(ctx, c, from, len(brokers))
+		return groupEntity().missing(ctx, c, from, len(brokers))
 	}
 	failed := adminclient.Failed(results)
 	v := offsetCloning{From: from, To: to, DryRun: !ok.yes, Queues: []clonedQueue{}, Brokers: []brokerChange{}, Failures: adminclient.FailuresOf(failed)}

@@ -75,8 +75,14 @@ func (p *program) show(o *output, v any, text func(*page)) error {
 }
 
 // showPart is show for a command whose others may have failed: err is why, and what the
-// command ends with when the rest is shown.
+// command ends with when the rest is shown. A table in which nothing is left is not.
 func (p *program) showPart(o *output, v any, text func(*page), err error) error {
+	if err != nil && !o.json() {
+		g := newPage(io.Discard)
+		if text(g); !g.full {
+			return err
+		}
+	}
 	if shown := p.show(o, v, text); shown != nil {
 		return shown
 	}
@@ -87,11 +93,14 @@ func (p *program) showPart(o *output, v any, text func(*page), err error) error 
 type page struct {
 	b *bufio.Writer
 	w *tabwriter.Writer
+
+	titled bool // the table has its titles
+	full   bool // there is more than titles
 }
 
 func newPage(w io.Writer) *page {
 	b := bufio.NewWriter(w)
-	return &page{b, tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)}
+	return &page{b: b, w: tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)}
 }
 
 // line is one, or as many as format has: texts in it, which may be of others, begin none.
@@ -108,6 +117,7 @@ func (p *page) line(format string, args ...any) {
 		}
 	}
 	fmt.Fprint(p.w, harmless(fmt.Sprintf(format, args...))+"\n")
+	p.full = true
 }
 
 var inLine = strings.NewReplacer("\n", `\n`, "\t", `\t`)
@@ -123,6 +133,24 @@ func shellWord(name string) string {
 	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
+// proposal is a command that somebody is to give, as in "topic delete", with names and
+// flags behind them. A name that looks like a flag comes last, after what says that it
+// is none.
+func proposal(command string, names []string, flags ...string) string {
+	words := make([]string, len(names))
+	odd := false
+	for i, name := range names {
+		words[i] = shellWord(name)
+		odd = odd || strings.HasPrefix(name, "-")
+	}
+	if odd {
+		words = append(append(slices.Clone(flags), "--"), words...)
+	} else {
+		words = append(words, flags...)
+	}
+	return "hardpoint " + command + " " + strings.Join(words, " ")
+}
+
 // row is a line of a table, with the titles of its columns or their values; see cell.
 func (p *page) row(cells ...any) {
 	texts := make([]string, len(cells))
@@ -130,10 +158,13 @@ func (p *page) row(cells ...any) {
 		texts[i] = cell(c)
 	}
 	fmt.Fprint(p.w, strings.Join(texts, "\t")+"\n")
+	p.full = p.full || p.titled
+	p.titled = true
 }
 
 // part ends the columns, and begins others after an empty line.
 func (p *page) part() {
+	p.titled = false
 	_ = p.w.Flush() // Flush of what is below tells
 	fmt.Fprintln(p.b)
 }

@@ -92,70 +92,40 @@ func permText(perm int32) string {
 }
 
 func (p *program) topicList() *cobra.Command {
-	var out output
-	var at adminFlags
 	var all bool
 	c := &cobra.Command{
 		Use: "list", Short: "List topics",
 		Long: "Lists the topics that the brokers have, with their queues on each broker. Brokers that have a topic in different forms are\nlines of their own. Topics of the brokers themselves and those of groups for retries and dead letters are left out.",
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return at.with(c.Context(), func(ctx context.Context, c *adminclient.Client) error {
-				brokers, err := c.Brokers(ctx, at.Selection)
-				if err != nil {
-					return err
-				}
-				results := adminclient.Each(ctx, brokers, func(ctx context.Context, b adminclient.Broker) (command.TopicConfigSerializeWrapper, error) {
-					return adminclient.Get[command.TopicConfigSerializeWrapper](ctx, c, b.Address, command.ReqGetAllTopicConfig, nil, nil)
-				})
-				err = adminclient.Failed(results)
-				t := topicTable{Topics: topicLines(results, all), Failures: adminclient.FailuresOf(err)}
-				return p.showPart(&out, t, t.print, err)
-			})
-		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "also the topics of brokers, and those for retries and dead letters")
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
-	return c
+	return listing(p, c, command.ReqGetAllTopicConfig, func(r []adminclient.Result[command.TopicConfigSerializeWrapper], failures []adminclient.Failure) topicTable {
+		return topicTable{topicLines(r, all), failures}
+	})
 }
 
 // topicLines joins what brokers say of their topics, by name.
 func topicLines(results []adminclient.Result[command.TopicConfigSerializeWrapper], all bool) []topicLine {
-	lines := []topicLine{}
 	var brokers []adminclient.Broker
 	for _, r := range results {
 		brokers = append(brokers, r.Broker)
 	}
-	at := map[string][]int{} // lines of a topic
-	for _, r := range results {
-		for _, name := range slices.Sorted(maps.Keys(r.Value.TopicConfigTable)) {
-			t := r.Value.TopicConfigTable[name]
-			l := topicLine{
-				Topic: name, Kind: topicKind(name, brokers), Cluster: r.Broker.Cluster, ReadQueues: t.ReadQueueNums, WriteQueues: t.WriteQueueNums,
-				Perm: permText(t.Perm), Order: t.Order, Attributes: t.Attributes,
+	found := formsOf(results, func(w command.TopicConfigSerializeWrapper) map[string]topicLine {
+		forms := map[string]topicLine{}
+		for name, t := range w.TopicConfigTable {
+			if kind := topicKind(name, brokers); all || kind == kindNormal {
+				forms[name] = topicLine{
+					Topic: name, Kind: kind, ReadQueues: t.ReadQueueNums, WriteQueues: t.WriteQueueNums,
+					Perm: permText(t.Perm), Order: t.Order, Attributes: t.Attributes,
+				}
 			}
-			if !all && l.Kind != kindNormal {
-				continue
-			}
-			i := slices.IndexFunc(at[name], func(i int) bool {
-				l.Brokers = lines[i].Brokers
-				return reflect.DeepEqual(l, lines[i])
-			})
-			if i >= 0 {
-				known := &lines[at[name][i]]
-				known.Brokers = append(known.Brokers, r.Broker.Name)
-				continue
-			}
-			l.Brokers = []string{r.Broker.Name}
-			at[name] = append(at[name], len(lines))
-			lines = append(lines, l)
 		}
+		return forms
+	}, func(a, b topicLine) bool { return reflect.DeepEqual(a, b) })
+	lines := make([]topicLine, len(found))
+	for i, f := range found {
+		lines[i] = f.form
+		lines[i].Cluster, lines[i].Brokers = f.cluster, f.brokers
 	}
-	slices.SortStableFunc(lines, func(a, b topicLine) int {
-		return cmp.Or(strings.Compare(a.Topic, b.Topic), strings.Compare(a.Cluster, b.Cluster))
-	})
 	return lines
 }
 
@@ -217,9 +187,7 @@ func (p *program) topicShow() *cobra.Command {
 			})
 		},
 	}
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 
@@ -251,8 +219,7 @@ func viewTopic(ctx context.Context, c *adminclient.Client, s adminclient.Selecti
 	})
 	results = slices.DeleteFunc(results, func(r adminclient.Result[*answer]) bool { return r.Err == nil && r.Value == nil })
 	if len(results) == 0 {
-		known, _ := c.TopicNames(ctx) // for the suggestion only
-		return nil, &adminclient.NotFoundError{Kind: "topic", Name: topic, Known: known, Where: "on " + counted(len(brokers), "broker")}
+		return nil, topicEntity().missing(ctx, c, topic, len(brokers))
 	}
 	failed := adminclient.Failed(results)
 	v := &topicView{Topic: topic, Kind: topicKind(topic, brokers), Brokers: []topicOn{}, Queues: []topicQueue{}, Groups: []string{}, Failures: adminclient.FailuresOf(failed)}

@@ -56,6 +56,14 @@ func (t *topicForm) register(c *cobra.Command, update bool) {
 	}
 }
 
+func (*topicForm) flags() []string {
+	return []string{"queues", "read-queues", "write-queues", "perm", "order", "attribute", "remove-attribute"}
+}
+
+func (t *topicForm) changes(old command.StringMap) command.StringMap {
+	return t.attributes.changes(old)
+}
+
 // apply changes cfg by the flags that were given, or by all of them.
 func (t *topicForm) apply(f *pflag.FlagSet, cfg command.TopicConfig, all bool) command.TopicConfig {
 	if all || f.Changed("queues") {
@@ -114,44 +122,26 @@ type topicChange struct {
 	Brokers []brokerChange `json:"brokers"`
 }
 
-func (p *program) topicCreate() *cobra.Command {
-	var out output
-	var at adminFlags
-	var form topicForm
-	c := &cobra.Command{
-		Use: "create TOPIC", Short: "Create a topic",
-		Long: `Creates a topic on all brokers of the cluster, on those of --cluster, or on --broker. Where it is there already in the same
-form nothing is changed; where it has another form the command fails: update changes it.`,
-		Example: "  hardpoint topic create Orders --queues 16\n  hardpoint topic create Orders --cluster C --perm RW --attribute message.type=FIFO",
-		Args:    exactly("TOPIC"), ValidArgsFunction: cobra.NoFileCompletions,
-		PreRunE: func(_ *cobra.Command, args []string) error { return message.CheckTopic(args[0]) },
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return at.with(cmd.Context(), func(ctx context.Context, c *adminclient.Client) error {
-				brokers, err := places(ctx, c, at.Selection)
-				if err != nil {
-					return err
-				}
-				return p.changeTopic(ctx, c, &out, args[0], brokers, func(ctx context.Context, b adminclient.Broker, old *command.TopicConfig) (string, error) {
-					want := form.apply(cmd.Flags(), command.TopicConfig{TopicName: args[0]}, true)
-					if old != nil {
-						if was := differences(old, &want); was != "" {
-							return "", fmt.Errorf("the topic is there already, with %s; topic update changes it", was)
-						}
-						return "unchanged", nil
-					}
-					return "created", putTopic(ctx, c, b, &want, form.attributes.changes(nil))
-				})
-			})
-		},
+// topicEntity is what commands know of topics.
+func topicEntity() *entity[command.TopicConfig] {
+	return &entity[command.TopicConfig]{
+		word: "topic", names: func(ctx context.Context, c *adminclient.Client) ([]string, error) { return c.TopicNames(ctx) }, completed: topicNames,
+		config: topicConfig, put: putTopic, told: orderTold,
+		attributes: func(t *command.TopicConfig) command.StringMap { return t.Attributes },
+		differs:    differences,
+		changed:    func(name string, brokers []brokerChange) any { return topicChange{name, brokers} },
 	}
-	form.register(c, false)
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
-	return c
 }
 
-// differences tells in words where a topic is other than wanted.
+func (p *program) topicCreate() *cobra.Command {
+	return topicEntity().create(p, &cobra.Command{
+		Use: "create TOPIC", Short: "Create a topic",
+		Example: "  hardpoint topic create Orders --queues 16\n  hardpoint topic create Orders --cluster C --perm RW --attribute message.type=FIFO",
+	}, &topicForm{}, message.CheckTopic, func(name string) command.TopicConfig { return command.TopicConfig{TopicName: name} })
+}
+
+// differences tells in words where a topic is other than wanted, behind a comma; empty:
+// nowhere.
 func differences(is, want *command.TopicConfig) string {
 	var out []string
 	add := func(differs bool, format string, args ...any) {
@@ -164,81 +154,20 @@ func differences(is, want *command.TopicConfig) string {
 	add((is.Perm^want.Perm)&(command.PermRead|command.PermWrite) != 0, "permission %s", permText(is.Perm))
 	add(is.Order != want.Order, "order %s", cell(is.Order))
 	add(len(is.Attributes)+len(want.Attributes) > 0 && !reflect.DeepEqual(is.Attributes, want.Attributes), "attributes %s", orDash(attributesText(is.Attributes)))
-	return strings.Join(out, ", ")
+	if len(out) == 0 {
+		return ""
+	}
+	return ", with " + strings.Join(out, ", ")
 }
 
 func (p *program) topicUpdate() *cobra.Command {
-	var out output
-	var at adminFlags
-	var form topicForm
-	changing := []string{"queues", "read-queues", "write-queues", "perm", "order", "attribute", "remove-attribute"}
-	c := &cobra.Command{
+	return topicEntity().update(p, &cobra.Command{
 		Use: "update TOPIC", Short: "Change a topic",
 		Long: `Changes, on all brokers that have the topic, what flags say; all else stays as it is on each of them. Without a flag nothing
 is changed. Messages in queues that are taken away stay where they are, but nobody reads them: take the queues away from
 producers first (--write-queues), and from consumers when they are empty (--read-queues).`,
 		Example: "  hardpoint topic update Orders --queues 32\n  hardpoint topic update Orders --perm R",
-		Args:    exactly("TOPIC"), ValidArgsFunction: at.completeArgs(topicNames),
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.ContainsFunc(changing, cmd.Flags().Changed) {
-				return fmt.Errorf("there is nothing to change: say one of --%s", strings.Join(changing, ", --"))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return at.with(cmd.Context(), func(ctx context.Context, c *adminclient.Client) error {
-				brokers, err := c.Brokers(ctx, at.Selection)
-				if err != nil {
-					return err
-				}
-				return p.changeTopic(ctx, c, &out, args[0], brokers, func(ctx context.Context, b adminclient.Broker, old *command.TopicConfig) (string, error) {
-					if old == nil {
-						return "", nil // not here
-					}
-					want := form.apply(cmd.Flags(), *old, false)
-					if differences(old, &want) == "" {
-						return "unchanged", nil
-					}
-					return "changed", putTopic(ctx, c, b, &want, form.attributes.changes(old.Attributes))
-				})
-			})
-		},
-	}
-	form.register(c, true)
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
-	return c
-}
-
-// changeTopic asks each broker for the topic and has do change it; do says what it
-// did, nothing where the topic is not and shall not be.
-func (p *program) changeTopic(ctx context.Context, c *adminclient.Client, out *output, topic string, brokers []adminclient.Broker,
-	do func(context.Context, adminclient.Broker, *command.TopicConfig) (string, error),
-) error {
-	results := adminclient.Each(ctx, brokers, func(ctx context.Context, b adminclient.Broker) (string, error) {
-		old, err := topicConfig(ctx, c, b, topic)
-		if err != nil {
-			return "", err
-		}
-		return do(ctx, b, old)
-	})
-	results = slices.DeleteFunc(results, func(r adminclient.Result[string]) bool { return r.Err == nil && r.Value == "" })
-	if len(results) == 0 {
-		return p.noTopic(ctx, c, topic, len(brokers))
-	}
-	err := adminclient.Failed(results)
-	if told := orderTold(ctx, c, topic); told != nil {
-		err = errors.Join(err, told)
-	}
-	done := topicChange{topic, changesOf(results)}
-	return p.showPart(out, done, func(g *page) { printChanges(g, done.Brokers) }, err)
-}
-
-// noTopic says that none of n brokers has a topic.
-func (p *program) noTopic(ctx context.Context, c *adminclient.Client, topic string, n int) error {
-	known, _ := c.TopicNames(ctx) // for the suggestion only
-	return &adminclient.NotFoundError{Kind: "topic", Name: topic, Known: known, Where: "on " + counted(n, "broker")}
+	}, &topicForm{})
 }
 
 // orderNamespace is where name servers keep which queues topics in order have.
@@ -323,9 +252,7 @@ brokers may do so (autoCreateTopicEnable).`,
 		},
 	}
 	ok.register(c)
-	at.register(c)
-	at.registerSelection(c)
-	out.register(c)
+	at.registerWith(c, &out)
 	return c
 }
 
@@ -349,7 +276,7 @@ func (p *program) deleteTopic(ctx context.Context, c *adminclient.Client, at *ad
 	})
 	losses = adminclient.Without(losses, command.RespTopicNotExist)
 	if len(losses) == 0 {
-		return p.noTopic(ctx, c, topic, len(brokers))
+		return topicEntity().missing(ctx, c, topic, len(brokers))
 	}
 	d := topicDeletion{Topic: topic, DryRun: !ok.yes, Loses: []topicLoss{}, Brokers: []brokerChange{}}
 	for _, l := range losses {
@@ -379,7 +306,10 @@ func (p *program) deleteTopic(ctx context.Context, c *adminclient.Client, at *ad
 			}), nil))
 		}
 	}
-	err = p.show(out, d, func(g *page) {
+	if !ok.yes {
+		failed = errors.Join(failed, ok.unsaid("delete topic %s with all that", topic))
+	}
+	return p.showPart(out, d, func(g *page) {
 		g.row("BROKER", "ADDRESS", "MESSAGES", "GROUPS")
 		for _, l := range d.Loses {
 			g.row(l.Name, l.Address, l.Messages, strings.Join(l.Groups, ","))
@@ -388,9 +318,5 @@ func (p *program) deleteTopic(ctx context.Context, c *adminclient.Client, at *ad
 			g.part()
 			printChanges(g, d.Brokers)
 		}
-	})
-	if err == nil && !ok.yes {
-		err = ok.unsaid("delete topic %s with all that", topic)
-	}
-	return errors.Join(failed, err)
+	}, failed)
 }
