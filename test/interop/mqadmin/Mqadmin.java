@@ -179,7 +179,7 @@ public final class Mqadmin {
     }
 
     private static int compare(List<String[]> lines, Path folder) throws Exception {
-        int number = 0;
+        int number = 0, absent = 0;
         List<String> wrong = new ArrayList<>();
         for (String[] line : lines) {
             if (!isCommand(line)) {
@@ -193,6 +193,9 @@ public final class Mqadmin {
             }
             boolean equal = got[0].equals(got[1]);
             boolean known = line[0].startsWith("known-");
+            if (got[0].contains("The sub command") && !line[1].startsWith("nosuch")) {
+                absent++;
+            }
             if (line[0].startsWith("open-")) {
                 OUT.printf("open %s %s: %s%n", name, line[1], equal ? "equal" : "differs");
             } else if (equal == known && !got[0].contains("The sub command")) { // of a later version
@@ -201,7 +204,7 @@ public final class Mqadmin {
             }
         }
         wrong.forEach(w -> OUT.println("  " + w));
-        OUT.printf("%d commands compared, %d are not as expected%n", number, wrong.size());
+        OUT.printf("%d commands compared, %d are not of this version, %d are not as expected%n", number, absent, wrong.size());
         return wrong.isEmpty() ? 0 : 1;
     }
 
