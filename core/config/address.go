@@ -103,7 +103,7 @@ func (o AddressOptions) wished(ctx context.Context, port string, loopbackOK bool
 	case ip.IsLoopback() && !loopbackOK:
 		return fail("%s is a loopback address and reaches this machine only; name another one, listen on loopback, or use --dev", ip)
 	}
-	return advertised(host, port, ip, "it was asked for by advertise")
+	return advertised(host, port, ip, "it was asked for (advertise, or brokerIP1)")
 }
 
 func advertised(host, port string, ip netip.Addr, reason string) (Advertised, error) {

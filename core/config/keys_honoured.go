@@ -60,7 +60,7 @@ func storeKeys() []Key {
 	return []Key{
 		{Name: "storage", Group: g, Type: Text, Default: "commitlog", Applies: Broker, Flag: "storage", Desc: "Name of the storage plugin: commitlog (RocketMQ's files), pebble, memory, or another one that the program contains."},
 		{Name: "storageProcess", Group: g, Type: Bool, Default: "false", Applies: Broker, Flag: "storage-process", Desc: "Runs the storage plugin as a process of its own; the same as plugins.storage.NAME.process."},
-		{Name: "storePathRootDir", Group: g, Type: Path, Empty: true, Applies: Broker, Desc: "Directory of the store; default is the folder store in data."},
+		{Name: "storePathRootDir", Group: g, Type: Path, Empty: true, Applies: Broker, Desc: "Directory of the store; default is the folder store in data, where RocketMQ's is the one in the home directory."},
 		{Name: "storePathCommitLog", Group: g, Type: Path, Empty: true, Applies: Broker, Plugins: cl, Desc: "Directory of the commit log; default is the folder commitlog in the store's. One directory; several are not supported."},
 		{Name: "mappedFileSizeCommitLog", Aliases: []string{"mapedFileSizeCommitLog"}, Group: g, Type: Size, Min: 4 * kib, Max: maxInt32, Default: "1GiB", Applies: Broker, Desc: "Size of a segment of the log. A directory with another size is refused."},
 		{Name: "mappedFileSizeConsumeQueue", Aliases: []string{"mapedFileSizeConsumeQueue"}, Group: g, Type: Size, Min: 20, Max: 1 * gib, Default: "6000000", Applies: Broker, Plugins: cl, Desc: "Size of a ConsumeQueue file, 20 bytes an entry."},

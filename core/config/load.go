@@ -101,6 +101,7 @@ func (o Options) read(path string) *loader {
 	if o.Flags != nil {
 		l.loadFlags(o.Flags)
 	}
+	l.apacheHome(path, o.Secrets)
 	return l
 }
 

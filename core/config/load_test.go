@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -223,6 +224,47 @@ func TestStorePaths(t *testing.T) {
 		l, err := load(x.text, nil, x.args...)
 		require.NoError(t, err, name)
 		require.Equal(t, x.want, l.Config.Store.RootDir, name)
+	}
+}
+
+// A broker.conf that names no directory means the home directory to RocketMQ: with a store
+// there none is begun elsewhere in silence.
+func TestApacheHome(t *testing.T) {
+	home, empty := t.TempDir(), t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(home, "store", "commitlog"), 0o755))
+	variable := "HOME="
+	if runtime.GOOS == "windows" {
+		variable = "USERPROFILE="
+	}
+	const text = "brokerName=a\n"
+	for name, x := range map[string]struct {
+		mode       Mode
+		file, text string
+		home       string
+		args       []string
+		refused    bool
+	}{
+		"a store is there":     {Broker, "broker.conf", text, home, nil, true},
+		"of a standalone":      {Standalone, "broker.properties", text, home, nil, true},
+		"empty in the file":    {Broker, "broker.conf", text + "storePathRootDir=\n", home, nil, true},
+		"no store there":       {Broker, "broker.conf", text, empty, nil, false},
+		"no home":              {Broker, "broker.conf", text, "", nil, false},
+		"named":                {Broker, "broker.conf", text + "storePathRootDir=/x\n", home, nil, false},
+		"named by a flag":      {Broker, "broker.conf", text, home, []string{"--set", "storePathRootDir=/x"}, false},
+		"data is named":        {Broker, "broker.conf", text, home, []string{"--data", "/x"}, false},
+		"another store":        {Broker, "broker.conf", text, home, []string{"--storage", "memory"}, false},
+		"not a file of theirs": {Broker, "broker.yaml", "brokerName: a\n", home, nil, false},
+		"of a name server":     {Namesrv, "namesrv.conf", "listenPort=9876\n", home, nil, false},
+	} {
+		l, err := Load(Options{Mode: x.mode, File: write(t, x.file, x.text), Env: []string{variable + x.home}, Flags: parseFlags(t, x.args...)})
+		if !x.refused {
+			require.NoError(t, err, name)
+			continue
+		}
+		require.Nil(t, l, name)
+		e := fault(t, err)
+		require.ErrorIs(t, e, ErrRefused, name)
+		require.ErrorContains(t, e, "set storePathRootDir="+filepath.Join(home, "store"), name)
 	}
 }
 
