@@ -415,17 +415,6 @@ func (x *File) Rebuild(pos message.Position) (bool, error) {
 		}
 		begin.BeginTime = max(int64(binary.BigEndian.Uint64(b)), 0)
 	}
-	for n := range x.z.Slots {
-		b, err := x.read(x.z.slot(n), slotSize)
-		if err != nil {
-			return false, err
-		}
-		if binary.BigEndian.Uint32(b) != 0 {
-			if err := x.setSlot(n, 0); err != nil {
-				return false, err
-			}
-		}
-	}
 	// The first entry may be zero, that of the log's first record with hash 0. The
 	// one behind it may not.
 	empty := begin.Count <= 1
@@ -437,26 +426,23 @@ func (x *File) Rebuild(pos message.Position) (bool, error) {
 		empty = e == entry{}
 	}
 	x.H = Header{BeginTime: begin.BeginTime, Count: 1}
+	// Most is as it should be, and what is not written need not be flushed.
+	slots := make([]int32, x.z.Slots)
 	end := x.z.Entries
-	for n := int32(1); n < x.z.Entries; n++ {
-		e, err := x.entry(n)
-		if err != nil {
-			return false, err
-		}
+	err := x.walk(x.z.entry(0), entrySize, 1, x.z.Entries, func(n int32, b []byte) (bool, error) {
+		e := decodeEntry(b)
 		if e.hash < 0 || e.diff < 0 || e.at < x.H.EndAt || e.at >= pos || e.at == 0 && e.hash == 0 && (n > 1 || empty) {
 			end = n
-			break
+			return false, nil
 		}
-		slot := e.hash % x.z.Slots
-		if e.prev, err = x.slot(slot); err != nil {
-			return false, err
+		slot := &slots[e.hash%x.z.Slots]
+		if prev := *slot; e.prev != prev {
+			e.prev = prev
+			if err := x.setEntry(n, e); err != nil {
+				return false, err
+			}
 		}
-		if err := x.setEntry(n, e); err != nil {
-			return false, err
-		}
-		if err := x.setSlot(slot, n); err != nil {
-			return false, err
-		}
+		*slot = n
 		if n == 1 {
 			x.H.BeginAt = e.at
 		}
@@ -464,21 +450,58 @@ func (x *File) Rebuild(pos message.Position) (bool, error) {
 			x.H.Slots++
 		}
 		x.H.Count, x.H.EndAt, x.H.EndTime = n+1, e.at, x.time(n, e)+999
+		return true, nil
+	})
+	if err != nil {
+		return false, err
+	}
+	err = x.walk(x.z.slot(0), slotSize, 0, x.z.Slots, func(n int32, b []byte) (bool, error) {
+		if want := slots[n]; int32(binary.BigEndian.Uint32(b)) != want {
+			return true, x.setSlot(n, want)
+		}
+		return true, nil
+	})
+	if err != nil {
+		return false, err
 	}
 	// What lies behind was written and not flushed.
-	for n := end; n < x.z.Entries; n++ {
-		e, err := x.entry(n)
-		if err != nil {
-			return false, err
+	err = x.walk(x.z.entry(0), entrySize, end, x.z.Entries, func(n int32, b []byte) (bool, error) {
+		if decodeEntry(b) == (entry{}) {
+			return false, nil
 		}
-		if e == (entry{}) {
-			break
-		}
-		if err := x.setEntry(n, entry{}); err != nil {
-			return false, err
-		}
+		return true, x.setEntry(n, entry{})
+	})
+	if err != nil {
+		return false, err
 	}
 	return x.H.Count > 1, x.PutHeader()
+}
+
+// walk calls do for what has the numbers from to below to and lies, size bytes each,
+// from off on with number 0, until it returns false.
+func (x *File) walk(off int64, size int, from, to int32, do func(n int32, b []byte) (more bool, err error)) error {
+	const window = 64 << 10
+	var buf []byte
+	if x.mem == nil {
+		buf = make([]byte, window)
+	}
+	for n := from; n < to; {
+		k := min(int(to-n), window/size)
+		at := off + int64(n)*int64(size)
+		b := buf[:min(len(buf), k*size)]
+		if x.mem != nil {
+			b = x.mem[at : at+int64(k*size)]
+		} else if _, err := x.f.ReadAt(b, at); err != nil {
+			return err
+		}
+		for ; len(b) > 0; b = b[size:] {
+			if more, err := do(n, b[:size]); !more || err != nil {
+				return err
+			}
+			n++
+		}
+	}
+	return nil
 }
 
 // Flush makes the file durable if it changed.
