@@ -140,6 +140,7 @@ func (s *Store) writeAt(b *storage.Batch, tail int64) error {
 	}
 	next.lastTime.Store(t)
 	s.marks.lastTime.Store(t)
+	s.marks.lastAt.Store(at)
 	if end-next.base > size/2 {
 		s.prep.ask(next.base + size)
 	}

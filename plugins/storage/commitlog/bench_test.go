@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -69,7 +70,7 @@ func newBeside(b *testing.B, size, batch int) *beside {
 	x := &beside{b: b, s: s, log: s.Capabilities().RawLog}
 	b.Cleanup(func() {
 		require.NoError(b, x.log.Reset(background(b), 0, nil)) // it need not go to the disk
-		require.NoError(b, s.Shutdown(background(b)))
+		require.NoError(b, x.s.Shutdown(background(b)))
 	})
 	// No zeros: there are disks that store them for nothing.
 	noise := rand.NewChaCha8([32]byte{1})
@@ -263,5 +264,32 @@ func every(d time.Duration, do func()) (stop func()) {
 		close(quit)
 		wg.Wait()
 		do()
+	}
+}
+
+// BenchmarkRestart fills a log of HARDPOINT_BENCH_GIB (6) at full speed, synced every
+// half second as flushIntervalCommitLog has it, ends as kill -9 does, and starts again
+// and again: an op is a start.
+func BenchmarkRestart(b *testing.B) {
+	x := newBeside(b, 1024, 64)
+	goal := sustainedGiB(b) << 30
+	stop := every(500*time.Millisecond, func() { _ = x.s.Sync(b.Context(), x.s.State().Tail) }) // the last one comes too late
+	for int64(x.seq.Tail()) < goal {
+		x.append()
+	}
+	kill := func() {
+		_ = x.s.fail(errors.New("killed"))
+		require.ErrorIs(b, x.s.Shutdown(background(b)), storage.ErrFailed)
+	}
+	for b.Loop() {
+		b.StopTimer()
+		kill()
+		stop()
+		stop = func() {}
+		s, err := New(vfs.OS{}, x.s.p, x.s.cfg)
+		require.NoError(b, err)
+		x.s, x.log = s, s.Capabilities().RawLog
+		b.StartTimer()
+		require.NoError(b, s.Start(b.Context()))
 	}
 }

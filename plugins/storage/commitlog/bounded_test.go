@@ -28,7 +28,6 @@ func TestRecoveryIsBounded(t *testing.T) {
 		r := newRig(t, f, storage.Immediate, nil)
 		upTo := func(segments int) {
 			for int(r.s.State().Tail) < segments*rigSegment-1000 {
-				r.clock.ms += 1000 // the checkpoint's times are taken for a few seconds old
 				require.NoError(t, r.send(queueN(r.n%3), 500))
 			}
 		}
@@ -50,16 +49,16 @@ func TestRecoveryIsBounded(t *testing.T) {
 		upTo(before + behind)
 		r.kill(d)
 		read[before] = start()
-		// The last segment before the checkpoint, those behind it, and the search for
-		// where to begin, which looks into each from the end on.
-		require.LessOrEqual(t, read[before], int64((2*behind+3)*rigSegment))
+		// From the record that the checkpoint names on, and what is looked at to find the
+		// keys that are missing.
+		require.LessOrEqual(t, read[before], int64((behind+2)*rigSegment))
 		require.GreaterOrEqual(t, read[before], int64(behind*rigSegment))
 		r.verify()
 		r.stop()
 		require.LessOrEqual(t, start(), int64(2*rigSegment), "after a clean end")
 		r.verify()
 	}
-	require.Equal(t, read[10], read[60], "the length of the log does not matter")
+	require.InDelta(t, read[10], read[60], rigSegment/4, "the length of the log does not matter")
 }
 
 // TestRecoveryTellsProgress: whoever waits for a long recovery sees how far it is.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"os"
 	"sync"
@@ -25,6 +26,8 @@ const (
 	cpQueues     = 2080 // how many queues have files
 	cpQueuesHash = 2088 // sum of the hashes of their names
 	cpQueuesSum  = 2096 // complement of the two, one xor the other
+	cpFlushedAt  = 2104 // position of a record: it, all before it and their units are durable
+	cpFlushedSum = 2112 // flushedSum of it; 0: there is none
 
 	checkpointSize = 4096
 	// checkpointSlack is how far in ms the times may be ahead of the truth.
@@ -39,6 +42,9 @@ type checkpoint struct {
 	mem []byte
 	mu  sync.Mutex // fields written by position
 	buf [8]byte
+	// flushedAt and logics are what the file says, -1 for no position. Guarded by the
+	// flushMu of the store.
+	flushedAt, logics int64
 }
 
 // checkpointFields is what recovery reads.
@@ -54,6 +60,9 @@ type checkpointFields struct {
 	// the hashes of their names.
 	queues     int64
 	queuesHash uint64
+	// flushedAt is as it stands there; whether it counts, flushedSum decides.
+	flushedAt  int64
+	flushedSum uint64
 	// odd: there are bytes where neither RocketMQ nor this store writes any.
 	odd bool
 }
@@ -73,13 +82,33 @@ func parseCheckpoint(b []byte) checkpointFields {
 	if n^hash == ^binary.BigEndian.Uint64(p[cpQueuesSum:]) && int64(n) >= 0 {
 		c.queues, c.queuesHash = int64(n), hash
 	}
-	c.odd = len(trimZeros(p[cpConfirm+8:cpIndexAt])) > 0 || len(trimZeros(p[cpQueuesSum+8:])) > 0
+	c.flushedAt, c.flushedSum = get(cpFlushedAt), binary.BigEndian.Uint64(p[cpFlushedSum:])
+	c.odd = len(trimZeros(p[cpConfirm+8:cpIndexAt])) > 0 || len(trimZeros(p[cpFlushedSum+8:])) > 0
 	return c
 }
 
 // since is the store time from which the log must be looked at again.
 func (c checkpointFields) since() int64 {
 	return max(min(c.physic, c.logics)-checkpointSlack, 0)
+}
+
+// flushed is the position of a record that is durable with all before it and their
+// units, -1 where nothing of the kind is known. mark is what the file abort holds.
+func (c checkpointFields) flushed(logID, mark string) int64 {
+	if c.flushedSum == 0 || c.flushedSum != flushedSum(c.flushedAt, c.logics, logID, mark) {
+		return -1
+	}
+	return c.flushedAt
+}
+
+// flushedSum protects the position and ties it to the process that wrote it. Another
+// program that had the store open since, and may have cut the log below or changed
+// units, leaves another mark in the file abort, or (RocketMQ 4.9, which keeps what it
+// finds there) another time of the queues.
+func flushedSum(at, logics int64, logID, mark string) uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%d %d %s %s", at, logics, logID, mark) // never fails
+	return h.Sum64()
 }
 
 func openCheckpoint(fsys vfs.FS, name string) (*checkpoint, checkpointFields, error) {
@@ -91,7 +120,7 @@ func openCheckpoint(fsys vfs.FS, name string) (*checkpoint, checkpointFields, er
 	if _, err = f.ReadAt(b[:], 0); errors.Is(err, io.EOF) {
 		err = nil // a new or short file: the rest is zero
 	}
-	c := &checkpoint{f: f}
+	c := &checkpoint{f: f, flushedAt: -1}
 	if err == nil {
 		var size int64
 		if size, err = f.Size(); err == nil && size < checkpointSize {
@@ -109,7 +138,9 @@ func openCheckpoint(fsys vfs.FS, name string) (*checkpoint, checkpointFields, er
 			c.m, c.mem = m, m.Bytes()
 		}
 	}
-	return c, parseCheckpoint(b[:]), nil
+	fields := parseCheckpoint(b[:])
+	c.logics = fields.logics
+	return c, fields, nil
 }
 
 // set writes one field.
@@ -136,6 +167,26 @@ func (c *checkpoint) setIndexAt(at int64) error {
 // setQueues writes which queues have files that are durable.
 func (c *checkpoint) setQueues(n int64, hash uint64) error {
 	return errors.Join(c.set(cpQueues, n), c.set(cpQueuesHash, int64(hash)), c.set(cpQueuesSum, int64(^(uint64(n)^hash))))
+}
+
+// setLogics writes the store time of the last record whose units are durable. What
+// setFlushed wrote before counts no more.
+func (c *checkpoint) setLogics(t int64) error {
+	c.logics = t
+	return c.set(cpLogicsTime, t)
+}
+
+// setFlushed writes which record is durable with all before it and their units; one
+// below 0 and an empty mark are for none. mark is what the file abort holds.
+func (c *checkpoint) setFlushed(at int64, logID, mark string) error {
+	if mark == "" {
+		at = -1
+	}
+	c.flushedAt = at
+	if at < 0 {
+		return errors.Join(c.set(cpFlushedSum, 0), c.set(cpFlushedAt, 0))
+	}
+	return errors.Join(c.set(cpFlushedAt, at), c.set(cpFlushedSum, int64(flushedSum(at, c.logics, logID, mark))))
 }
 
 func (c *checkpoint) sync() error {

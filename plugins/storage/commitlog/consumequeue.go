@@ -86,9 +86,11 @@ type queueIndex struct {
 	recent [256]*queue // the writer's, by Queue.Slot
 	held   []heldQueue // the writer's: what put has locked
 
-	// Recovery's: queues with a run, and how many units these have.
+	// Recovery's: queues with a run, and how many units these have. unsure: the last end
+	// was not clean, and names of files may not be durable.
 	runs     []*queue
 	runUnits int
+	unsure   bool
 
 	// present are the queues whose files are durable: how many, and the sum of
 	// the hashes of their names.
@@ -131,6 +133,14 @@ func (ix *queueIndex) all() []*queue {
 		out = append(out, q)
 	}
 	return out
+}
+
+// find is get for the only goroutine that changes byKey.
+func (ix *queueIndex) find(key message.Queue) *queue {
+	if q := ix.recent[key.Slot()]; q != nil && q.key == key {
+		return q
+	}
+	return ix.byKey[key]
 }
 
 // writer finds or makes a queue for the writer.

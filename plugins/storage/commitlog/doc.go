@@ -34,6 +34,10 @@
 //
 // # Recovery
 //
+// After a clean end next to nothing is looked at. After a kill or a power loss the log
+// is read from the record on that the checkpoint names as flushed, in one goroutine,
+// while another makes units and keys of it.
+//
 // A record is good when its lengths agree, its body has its CRC, and it states
 // its own position. A bad place is damage in the middle when a good record
 // follows anywhere behind it: then the bytes stay and reads skip them.

@@ -99,5 +99,22 @@ func FuzzCheckpoint(f *testing.F) {
 		require.GreaterOrEqual(t, c.confirm, int64(0))
 		require.GreaterOrEqual(t, c.since(), int64(0))
 		require.GreaterOrEqual(t, c.indexAt, int64(-1))
+		require.EqualValues(t, -1, c.flushed("a log", "a mark"))
+	})
+}
+
+func FuzzDamaged(f *testing.F) {
+	f.Add([]byte(`{"damaged":[{"from":0,"to":91,"head":1,"reason":"x"}]}`))
+	f.Add([]byte(`{"damaged":[{"from":5,"to":5}]}`))
+	f.Add([]byte("{"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		known, err := parseDamage(b)
+		if err != nil {
+			return
+		}
+		for _, x := range known.Damaged {
+			require.GreaterOrEqual(t, int64(x.From), int64(0))
+			require.Greater(t, x.To, x.From)
+		}
 	})
 }

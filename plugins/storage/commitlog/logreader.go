@@ -179,7 +179,7 @@ func (r *logReader) findGood(from message.Position, accept func(*message.View) b
 			if err != nil {
 				return 0, false, 0, false, err
 			}
-			if n := len(bytes.TrimRight(w, "\x00")); n > 0 {
+			if n := len(trimZeros(w)); n > 0 {
 				lastUsed = message.Position(seg.base + off + int64(n))
 				hole = 0
 			} else {
@@ -246,7 +246,12 @@ func (r *logReader) each(from, to message.Position, do func(*message.View) error
 }
 
 // trimZeros cuts zeros off the end of b.
-func trimZeros(b []byte) []byte { return bytes.TrimRight(b, "\x00") }
+func trimZeros(b []byte) []byte {
+	for n := len(b) - len(zeros); n >= 0 && bytes.Equal(b[n:], zeros[:]); n -= len(zeros) { // much faster
+		b = b[:n]
+	}
+	return bytes.TrimRight(b, "\x00")
+}
 
 // parentOf is the directory above.
 func parentOf(dir string) string { return filepath.Dir(dir) }

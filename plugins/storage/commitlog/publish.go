@@ -102,6 +102,7 @@ func (s *Store) show(upTo message.Position, units []message.Unit, keys []message
 	}
 	if n := len(units); n > 0 {
 		s.marks.pubTime.Store(units[n-1].StoreTime)
+		s.marks.pubAt.Store(int64(units[n-1].At))
 	}
 	s.marks.published.Store(int64(upTo))
 	s.marks.pubSeq.Add(1)

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"errors"
 	"path/filepath"
 
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -139,10 +140,10 @@ func (s *Store) gap(r *recovery, v *message.View, units []message.Unit) bool {
 	for i := range units {
 		u := &units[i]
 		var end int64
-		if q := s.queues.byKey[u.Queue]; q != nil {
+		if q := s.queues.find(u.Queue); q != nil {
 			end = max(q.max.Load(), q.hidden())
 		}
-		if u.Offset > end && !s.dropped.covers(u.Queue, u.At) && len(s.damage.report()) == 0 {
+		if u.Offset > end && !s.dropped.covers(u.Queue, u.At) && len(s.damage.report()) == r.damages {
 			s.p.Logger.Warn("a ConsumeQueue ends before the log says; the queues are made again from the whole log", "topic", u.Queue.Topic,
 				"queue", u.Queue.ID, "end", end, "offset", u.Offset, "position", v.Position)
 			return true
@@ -153,11 +154,16 @@ func (s *Store) gap(r *recovery, v *message.View, units []message.Unit) bool {
 
 // scanAgain begins the scan at the log's first record. Keys below pos are
 // indexed already.
-func (s *Store) scanAgain(r *recovery, pos message.Position) {
-	r.again = true
+func (s *Store) scanAgain(r *recovery, pos message.Position) error {
+	r.again, r.flushed = true, -1
+	if err := errors.Join(s.setFlushed(-1), s.cp.sync()); err != nil {
+		return err
+	}
 	s.queues.hideAll(message.Position(r.first()))
 	r.start = message.Position(r.first())
 	r.keysFrom = max(r.keysFrom, pos)
 	r.tail, r.published, r.lastEnd = r.start, min(r.start, r.limit), r.start
 	r.lastTime, r.pubTime, r.records = 0, 0, 0
+	r.lastAt, r.pubAt = -1, -1
+	return nil
 }

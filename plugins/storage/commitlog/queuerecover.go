@@ -179,6 +179,9 @@ func (q *queue) hideFrom(end int64) {
 	q.max.Store(end)
 	q.known.Store(end > 0)
 	q.notDurable(end * unitSize) // what is shown again may be of a process that was killed
+	if q.ix.unsure {
+		q.newNames.Store(true)
+	}
 }
 
 // keepDamaged shows hidden units from the queue's end up to offset to again when

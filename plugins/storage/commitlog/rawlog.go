@@ -164,7 +164,7 @@ func (s *Store) Truncate(ctx context.Context, at message.Position) error {
 	if int64(at) == tail {
 		return nil
 	}
-	lastTime, err := s.timeBefore(at)
+	last, err := s.recordBefore(at)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,10 @@ func (s *Store) Truncate(ctx context.Context, at message.Position) error {
 			return err
 		}
 	}
-	if err := s.truncate(at, lastTime); err != nil {
+	s.flushMu.Lock() // what a flush under way is about to claim may be cut
+	err = s.truncate(at, last)
+	s.flushMu.Unlock()
+	if err != nil {
 		return s.fail(fmt.Errorf("truncate the log at %d: %w", at, err))
 	}
 	for _, seg := range above {
@@ -222,25 +225,27 @@ func drain(ctx context.Context, list segments) error {
 	return nil
 }
 
-// timeBefore checks that at is a record edge and gives the store time of the
-// record before it.
-func (s *Store) timeBefore(at message.Position) (int64, error) {
+// lastRecord is the position of a record, -1 for none, and its store time.
+type lastRecord struct{ at, time int64 }
+
+// recordBefore checks that at is a record edge and gives the record before it.
+func (s *Store) recordBefore(at message.Position) (lastRecord, error) {
 	list := *s.list.Load()
 	pos := at
 	for {
 		seg := list.at(pos)
 		if seg == nil || message.Position(seg.base) == at {
 			if seg = list.at(pos - 1); seg == nil {
-				return 0, nil
+				return lastRecord{at: -1}, nil
 			}
 		}
-		t, any := int64(0), false
+		last, any := lastRecord{}, false
 		err := s.walk(message.Position(seg.base), min(pos, message.Position(seg.base+seg.size)), func(v *message.View) error {
-			t, any = v.StoreTime, true
+			last, any = lastRecord{int64(v.Position), v.StoreTime}, true
 			return nil
 		})
 		if any || err != nil {
-			return t, err
+			return last, err
 		}
 		pos = message.Position(seg.base)
 		at = pos
@@ -248,7 +253,7 @@ func (s *Store) timeBefore(at message.Position) (int64, error) {
 }
 
 // truncate does the work; leases are gone.
-func (s *Store) truncate(at message.Position, lastTime int64) error {
+func (s *Store) truncate(at message.Position, last lastRecord) error {
 	m, w := &s.marks, &s.writer
 	if err := writeCut(s.fs, s.path.cut, at); err != nil {
 		return err
@@ -260,8 +265,10 @@ func (s *Store) truncate(at message.Position, lastTime int64) error {
 	defer m.cuts.Add(1)
 	if below {
 		m.published.Store(int64(at))
-		m.pubTime.Store(min(m.pubTime.Load(), lastTime))
-		if err := errors.Join(s.cp.set(cpConfirm, int64(at)), s.cp.sync()); err != nil {
+		m.pubTime.Store(min(m.pubTime.Load(), last.time))
+		m.pubAt.Store(min(m.pubAt.Load(), last.at))
+		err := s.setFlushed(min(s.cp.flushedAt, last.at))
+		if err := errors.Join(err, s.cp.set(cpConfirm, int64(at)), s.cp.sync()); err != nil {
 			return err
 		}
 		if err := s.queues.cut(at); err != nil {
@@ -286,12 +293,15 @@ func (s *Store) truncate(at message.Position, lastTime int64) error {
 	w.waiting, w.head = kept, 0
 	m.tail.Store(int64(at))
 	m.durable.Store(min(m.durable.Load(), int64(at)))
-	m.lastTime.Store(lastTime)
+	m.lastTime.Store(last.time)
+	m.lastAt.Store(last.at)
+	m.syncedAt.Store(min(m.syncedAt.Load(), last.at))
 	if s.dropped.cut(at) {
 		if err := s.dropped.save(s.fs, s.path.droppedFile, message.Position(m.first.Load())); err != nil {
 			return err
 		}
 	}
+	s.prep.drop() // it may not lie behind a gap
 	list, err := s.cutFiles(*s.list.Load(), at)
 	if err != nil {
 		return err
@@ -299,13 +309,16 @@ func (s *Store) truncate(at message.Position, lastTime int64) error {
 	s.list.Store(&list)
 	w.cur = list.last()
 	if w.cur != nil {
-		w.cur.lastTime.Store(lastTime)
+		w.cur.lastTime.Store(last.time)
 		if w.cur.base == int64(at) {
 			w.cur.firstTime.Store(0)
 			w.cur.lastTime.Store(0)
 		}
 	}
 	s.damage.within(message.Position(m.first.Load()), at)
+	if err := s.saveDamage(list, at); err != nil {
+		return err
+	}
 	return errors.Join(s.fs.Remove(s.path.cut), s.fs.SyncDir(s.path.root))
 }
 
@@ -331,7 +344,10 @@ func (s *Store) Reset(ctx context.Context, first message.Position, ends []messag
 		return err
 	}
 	old, published := message.Position(s.marks.first.Load()), message.Position(s.marks.published.Load())
-	if err := s.reset(old, first, ends); err != nil {
+	s.flushMu.Lock()
+	err := s.reset(old, first, ends)
+	s.flushMu.Unlock()
+	if err != nil {
 		return s.fail(fmt.Errorf("reset the log to %d: %w", first, err))
 	}
 	if f := s.p.Events.Truncated; f != nil && old < published {
@@ -387,12 +403,8 @@ func (s *Store) reset(old, first message.Position, ends []message.Unit) error {
 	}
 	s.list.Store(&segments{seg})
 	s.writer.cur = seg
-	for _, mark := range []int64{cpPhysicTime, cpLogicsTime, cpIndexTime} {
-		if err := s.cp.set(int(mark), 0); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(s.cp.set(cpConfirm, int64(first)), s.cp.sync()); err != nil {
+	err = errors.Join(s.setFlushed(-1), s.cp.setLogics(0), s.cp.set(cpPhysicTime, 0), s.cp.set(cpIndexTime, 0))
+	if err := errors.Join(err, s.cp.set(cpConfirm, int64(first)), s.cp.sync()); err != nil {
 		return err
 	}
 	m.first.Store(int64(first))
@@ -401,6 +413,12 @@ func (s *Store) reset(old, first message.Position, ends []message.Unit) error {
 	m.durable.Store(int64(first))
 	m.lastTime.Store(0)
 	m.pubTime.Store(0)
+	m.lastAt.Store(-1)
+	m.syncedAt.Store(-1)
+	m.pubAt.Store(-1)
 	s.damage.within(first, first)
+	if err := s.saveDamage(nil, first); err != nil {
+		return err
+	}
 	return errors.Join(s.fs.Remove(s.path.cut), s.fs.SyncDir(s.path.root))
 }

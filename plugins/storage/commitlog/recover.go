@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -41,8 +40,11 @@ type recovery struct {
 	fields  checkpointFields
 	list    segments
 	loading loading
-	// start is where the scan begins, a segment's edge; limit is up to where
-	// records may be shown.
+	// flushed is a record that is durable with all before it and their units, -1 where
+	// that is not known.
+	flushed message.Position
+	// start is where the scan begins, a segment's edge or a record; limit is up to
+	// where records may be shown.
 	start, limit message.Position
 	// units is where the queues ended: behind the last record that has a unit.
 	units message.Position
@@ -53,12 +55,15 @@ type recovery struct {
 	lastEnd         message.Position // behind the last good record
 	lastTime        int64
 	pubTime         int64
-	wipeAll         bool // not every byte behind the tail was looked at
-	cutting         bool // a crash interrupted a truncation
+	lastAt, pubAt   int64 // the last good record, and the last published one with a unit; -1 for none
+	wipeAll         bool  // not every byte behind the tail was looked at
+	cutting         bool  // a crash interrupted a truncation
 	records         int64
 	// again is set when the queues do not describe this log: all of it is
 	// scanned, so that they are made again.
 	again bool
+	// damages is how many damaged ranges were known before the scan.
+	damages int
 }
 
 // recover opens the directory; the lock is held.
@@ -91,13 +96,25 @@ func (s *Store) recover(ctx context.Context) error {
 		return err
 	}
 	unmarked := r.clean
+	mark := ""
+	if !unmarked {
+		b, err := vfs.ReadFile(s.fs, s.path.abort)
+		if err != nil {
+			return err
+		}
+		mark = string(b)
+	}
 	if s.cp, r.fields, err = openCheckpoint(s.fs, s.path.checkpoint); err != nil {
 		return err
 	}
+	r.flushed = message.Position(r.fields.flushed(id.LogID, mark))
 	if err := s.dropped.load(s.fs, s.path.droppedFile, s.p.Logger); err != nil {
 		return err
 	}
 	if err := s.finishCut(&r); err != nil {
+		return err
+	}
+	if err := s.loadDamage(&r); err != nil {
 		return err
 	}
 	ours := s.mend.on || !r.foreign && id.QueueFile == s.queues.fileSize
@@ -105,6 +122,7 @@ func (s *Store) recover(ctx context.Context) error {
 	if n := len(r.list); n > 0 {
 		r.loading.end = message.Position(r.list[n-1].base + r.list[n-1].size)
 	}
+	s.queues.unsure = !r.clean
 	if err := s.queues.load(&r.loading); err != nil {
 		return err
 	}
@@ -119,11 +137,6 @@ func (s *Store) recover(ctx context.Context) error {
 	case unmarked:
 		s.p.Logger.Warn("the disk is full: the store serves reads, and takes no writes until there is space", "file", s.path.abort)
 	default: // the mark of the process that was killed does as well
-		b, err := vfs.ReadFile(s.fs, s.path.abort)
-		if err != nil {
-			return err
-		}
-		mark := string(b)
 		s.writer.mark.Store(&mark)
 	}
 	if !named { // all files have the size that is configured
@@ -163,6 +176,12 @@ func (s *Store) recover(ctx context.Context) error {
 		if err := errors.Join(s.fs.Remove(s.path.cut), s.fs.SyncDir(s.path.root)); err != nil {
 			return err
 		}
+	}
+	switch err := s.saveDamage(r.list, r.tail); {
+	case errors.Is(err, vfs.ErrNoSpace):
+		s.damage.unsaved.Store(true) // the next start looks for it again
+	case err != nil:
+		return err
 	}
 	s.setMarks(&r)
 	return nil
@@ -258,15 +277,19 @@ func extendFile(fsys vfs.FS, path string, size int64) error {
 }
 
 // writeAbort leaves the mark that the store is open: whoever finds it knows that
-// the end was not clean.
+// the end was not clean, and by what follows the process id, which one it was. In
+// containers process ids are always the same.
 func (s *Store) writeAbort() error {
-	mark := strconv.Itoa(os.Getpid())
+	mark := fmt.Sprintf("%d %s", os.Getpid(), newLogID())
 	if err := vfs.WriteFileAtomic(s.fs, s.path.abort, []byte(mark)); err != nil {
 		return err
 	}
 	s.writer.mark.Store(&mark)
 	return nil
 }
+
+// ownMark tells that this store wrote the mark, no other program.
+func ownMark(mark string) bool { return strings.Contains(mark, " ") }
 
 // changeable returns nil when the files may be changed: the store has not failed,
 // and a crash would be noticed at the next start. The caller has the turn of the
@@ -289,6 +312,9 @@ func (s *Store) finishCut(r *recovery) error {
 	}
 	s.p.Logger.Warn("a truncation was interrupted and is finished now", "position", at)
 	r.clean, r.cutting = false, true
+	if r.flushed >= at {
+		r.flushed = -1
+	}
 	if r.list, err = s.cutFiles(r.list, at); err != nil {
 		return err
 	}
@@ -329,85 +355,6 @@ func (s *Store) cutFiles(list segments, at message.Position) (segments, error) {
 	return keep, nil
 }
 
-// plan decides where the scan begins and up to where records may be shown.
-func (s *Store) plan(r *recovery) error {
-	if len(r.list) == 0 {
-		r.start, r.limit = 0, 0
-		return s.queues.cut(0)
-	}
-	first, last := message.Position(r.list[0].base), r.list[len(r.list)-1]
-	r.limit = message.Position(last.base + last.size)
-	if s.p.Publish == storage.Explicit && !r.foreign {
-		r.limit = max(min(r.limit, message.Position(r.fields.confirm)), first)
-	}
-	s.trust(r)
-	var err error
-	start := r.list.at(max(r.units, first))
-	if start == nil { // units beyond the log
-		start = last
-	}
-	if !r.clean {
-		if start, err = s.startByTime(r); err != nil {
-			return err
-		}
-	}
-	if seg := r.list.at(r.limit); seg != nil && seg.base < start.base {
-		start = seg
-	}
-	r.keysFrom = r.limit
-	if s.keys != nil {
-		if r.keysFrom, err = s.keys.load(r); err != nil {
-			return err
-		}
-		if seg := r.list.at(max(r.keysFrom, first)); seg != nil && seg.base < start.base {
-			start = seg
-		}
-	}
-	switch {
-	case s.mend.on:
-		r.again, r.units = true, 0
-	case r.foreign:
-	case s.queues.lost(&r.fields):
-		s.p.Logger.Warn("ConsumeQueues are missing; the queues are made again from the whole log", "dir", s.path.queues,
-			"present", s.queues.present.n.Load(), "at_the_last_flush", r.fields.queues)
-		r.again = true
-	case r.fields.confirm == 0 && r.units > 0:
-		s.p.Logger.Warn("the checkpoint is missing or empty; the queues are made again from the whole log", "file", s.path.checkpoint)
-		r.again = true
-	}
-	if r.again {
-		start = r.list[0]
-	}
-	r.start = message.Position(start.base)
-	if err := s.remake(r); err != nil {
-		return err
-	}
-	if r.again {
-		s.queues.hideAll(first)
-		return nil
-	}
-	return s.queues.hide(min(r.start, r.limit))
-}
-
-// startByTime finds the segment from which on units may be missing: the last
-// one that begins with a good record not younger than the checkpoint.
-func (s *Store) startByTime(r *recovery) (*segment, error) {
-	rd := newLogReader(r.list)
-	defer rd.close()
-	since := r.fields.since()
-	var v message.View
-	for i := len(r.list) - 1; i > 0; i-- {
-		err := rd.good(message.Position(r.list[i].base), &v, true)
-		if err != nil && !isRecordFault(err) {
-			return nil, err
-		}
-		if err == nil && v.StoreTime <= since {
-			return r.list[i], nil
-		}
-	}
-	return r.list[0], nil
-}
-
 // progressEvery is how many bytes are scanned between two lines in the log.
 const progressEvery = 1 << 30
 
@@ -422,7 +369,9 @@ func (s *Store) scan(ctx context.Context, r *recovery) error {
 	}
 	s.p.Logger.Warn("the checkpoint claims a later time than the last record has; the queues are made again from the whole log",
 		"file", s.path.checkpoint, "claims", r.fields.since()+checkpointSlack, "last", r.lastTime)
-	s.scanAgain(r, r.tail)
+	if err := s.scanAgain(r, r.tail); err != nil {
+		return err
+	}
 	return s.scanOnce(ctx, r)
 }
 
@@ -430,10 +379,11 @@ func (s *Store) scan(ctx context.Context, r *recovery) error {
 // queues and keys, and finds damage.
 func (s *Store) scanOnce(ctx context.Context, r *recovery) error {
 	r.tail, r.published, r.lastEnd = r.start, min(r.start, r.limit), r.start
+	r.lastAt, r.pubAt = -1, -1
 	if len(r.list) == 0 {
 		return nil
 	}
-	rd := newLogReader(r.list)
+	rd := newAheadReader(r.list, s.cfg.CheckCRCOnRecover)
 	defer rd.close()
 	var (
 		v     message.View
@@ -454,7 +404,7 @@ func (s *Store) scanOnce(ctx context.Context, r *recovery) error {
 				return err
 			}
 		}
-		err := rd.good(pos, &v, s.cfg.CheckCRCOnRecover)
+		err := rd.good(pos, &v)
 		if err == nil && s.stale(r, &v) {
 			err = errStale
 		}
@@ -467,7 +417,9 @@ func (s *Store) scanOnce(ctx context.Context, r *recovery) error {
 		case err == nil:
 			units, keys = s.deriver.Derive(&v, nil, units[:0], keys[:0])
 			if s.gap(r, &v, units) {
-				s.scanAgain(r, pos)
+				if err := s.scanAgain(r, pos); err != nil {
+					return err
+				}
 				pos, told = r.start, r.start
 				continue
 			}
@@ -492,7 +444,7 @@ func (s *Store) scanOnce(ctx context.Context, r *recovery) error {
 		case !isRecordFault(err) && !errors.Is(err, errStale):
 			return err
 		}
-		next, more, err := s.afterFault(r, rd, pos, err)
+		next, more, err := s.afterFault(r, rd.reader(), pos, err)
 		if err != nil {
 			return err
 		}
@@ -519,7 +471,7 @@ func (s *Store) taken(r *recovery, v *message.View) bool {
 		return false
 	}
 	key := message.Queue{Topic: string(v.Topic), ID: v.QueueID}
-	q := s.queues.byKey[key]
+	q := s.queues.find(key)
 	return q != nil && v.QueueOffset < q.max.Load() && v.Position >= r.units && !s.dropped.covers(key, v.Position)
 }
 
@@ -529,7 +481,7 @@ func (s *Store) checkOffset(v *message.View) error {
 		return err
 	}
 	key := message.Queue{Topic: string(v.Topic), ID: v.QueueID}
-	q := s.queues.byKey[key]
+	q := s.queues.find(key)
 	if q == nil || len(q.files) == 0 || s.dropped.covers(key, v.Position) {
 		return nil
 	}
@@ -603,13 +555,13 @@ func (s *Store) recovered(r *recovery, v *message.View, units []message.Unit, ke
 	r.records++
 	r.lastTime = max(r.lastTime, v.StoreTime)
 	end := v.Position + message.Position(v.Size)
-	r.lastEnd = end
+	r.lastEnd, r.lastAt = end, int64(v.Position)
 	if end > r.limit {
 		return nil
 	}
 	r.published = end
 	if len(units) > 0 {
-		r.pubTime = v.StoreTime
+		r.pubTime, r.pubAt = v.StoreTime, int64(v.Position)
 	}
 	for i := range units {
 		if s.dropped.covers(units[i].Queue, units[i].At) {
@@ -732,9 +684,16 @@ func (s *Store) setMarks(r *recovery) {
 	m.tail.Store(int64(r.tail))
 	m.published.Store(int64(r.published))
 	m.lastTime.Store(r.lastTime)
+	if r.pubAt < 0 && r.flushed >= 0 { // what the checkpoint says of them holds
+		r.pubTime = min(r.fields.logics, r.lastTime)
+	}
 	m.pubTime.Store(max(r.pubTime, 0))
+	m.lastAt.Store(r.lastAt)
+	m.pubAt.Store(r.pubAt)
+	m.syncedAt.Store(-1)
 	if r.clean {
 		m.durable.Store(int64(r.tail))
+		m.syncedAt.Store(r.lastAt)
 	} else {
 		m.durable.Store(first) // what the page cache held may not be on the disk
 	}

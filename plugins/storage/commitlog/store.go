@@ -69,6 +69,9 @@ type marks struct {
 	first, published, durable, tail atomic.Int64
 	lastTime                        atomic.Int64 // store time of the last record
 	pubTime                         atomic.Int64 // of the last published one
+	lastAt                          atomic.Int64 // a record, no further than the last batch; -1 for none
+	syncedAt                        atomic.Int64 // a record that is durable with all before it; -1 for none
+	pubAt                           atomic.Int64 // the last published record with a unit; -1 for none
 	pubSeq                          atomic.Uint64
 	cuts                            atomic.Uint64 // odd while one is under way
 }
@@ -77,6 +80,7 @@ type marks struct {
 type paths struct {
 	root, log, queues, index                            string
 	checkpoint, abort, lock, identity, cut, droppedFile string
+	damaged                                             string
 }
 
 func newPaths(root, log string) paths {
@@ -85,6 +89,7 @@ func newPaths(root, log string) paths {
 		queues: filepath.Join(root, "consumequeue"), index: filepath.Join(root, "index"),
 		checkpoint: filepath.Join(root, "checkpoint"), abort: filepath.Join(root, "abort"), lock: filepath.Join(root, "lock"),
 		identity: filepath.Join(root, identityFile), cut: filepath.Join(root, cutFile), droppedFile: filepath.Join(root, droppedFile),
+		damaged: filepath.Join(root, damagedFile),
 	}
 	if log == "" {
 		p.log = filepath.Join(root, "commitlog")
@@ -303,6 +308,18 @@ type damageList struct {
 	mu   sync.Mutex
 	skip atomic.Pointer[[]storage.Damage] // ranges that reads pass over, in order
 	told []storage.Damage                 // everything, for State
+	// saved is what hardpoint.damaged holds, nil when it is not there; unsaved is set when it lacks something. Both
+	// are recovery's and the writer's.
+	saved   []byte
+	unsaved atomic.Bool
+}
+
+// skipped lists the ranges that reads pass over.
+func (d *damageList) skipped() []storage.Damage {
+	if list := d.skip.Load(); list != nil {
+		return *list
+	}
+	return nil
 }
 
 // maxDamage bounds the list; more of it says nothing new.

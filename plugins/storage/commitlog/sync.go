@@ -39,7 +39,7 @@ func (s *Store) Sync(ctx context.Context, end message.Position) error {
 // syncLog makes the log durable up to its present tail, oldest segment first.
 // The caller has the turn.
 func (s *Store) syncLog() error {
-	t := s.marks.lastTime.Load() // before the tail: its record is below
+	t, at := s.marks.lastTime.Load(), s.marks.lastAt.Load() // before the tail: their records are below
 	tail, durable := s.marks.tail.Load(), s.marks.durable.Load()
 	for _, seg := range *s.list.Load() {
 		if seg.base+seg.size <= durable || seg.base >= tail {
@@ -60,6 +60,7 @@ func (s *Store) syncLog() error {
 	if tail > durable {
 		s.marks.durable.Store(tail)
 	}
+	s.marks.syncedAt.Store(at)
 	return s.cp.set(cpPhysicTime, t)
 }
 
@@ -71,6 +72,7 @@ func (s *Store) flushDerived(all bool) error {
 	if err := s.present(); err != nil {
 		return err
 	}
+	at := s.marks.pubAt.Load() // before the others: it is no later than they are
 	t, upTo := s.marks.pubTime.Load(), s.marks.published.Load()
 	if err := s.queues.flush(); err != nil {
 		return fmt.Errorf("flush ConsumeQueues: %w", err)
@@ -78,7 +80,13 @@ func (s *Store) flushDerived(all bool) error {
 	if err := s.cp.setQueues(s.queues.present.n.Load(), s.queues.present.hash.Load()); err != nil {
 		return err
 	}
-	if err := s.cp.set(cpLogicsTime, t); err != nil {
+	if err := s.cp.setLogics(t); err != nil {
+		return err
+	}
+	if at = min(at, s.marks.syncedAt.Load()); s.damage.unsaved.Load() {
+		at = -1
+	}
+	if err := s.setFlushed(max(at, s.cp.flushedAt)); err != nil { // what was durable is
 		return err
 	}
 	if s.keys != nil {
@@ -87,6 +95,16 @@ func (s *Store) flushDerived(all bool) error {
 		}
 	}
 	return s.cp.sync()
+}
+
+// setFlushed writes into the checkpoint which record is durable with all before it and
+// their units, -1 for none. The caller has flushMu, or nobody else the store.
+func (s *Store) setFlushed(at int64) error {
+	mark := ""
+	if m := s.writer.mark.Load(); m != nil && ownMark(*m) {
+		mark = *m
+	}
+	return s.cp.setFlushed(at, s.logID, mark)
 }
 
 // flushAll makes everything durable, for a clean end.
