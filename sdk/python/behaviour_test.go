@@ -389,6 +389,28 @@ func TestEndsWithItsHost(t *testing.T) {
 	require.Equal(t, 1, exit.ExitCode(), "it ended by itself: %s", exit)
 }
 
+// TestLife: a Start that comes behind Shutdown opens nothing, for nobody would close it.
+func TestLife(t *testing.T) {
+	c := program(t, store)
+	cmd := exec.CommandContext(t.Context(), c.Path, "-c", `
+from types import SimpleNamespace
+from hardpoint_plugin import errors, storage
+i = storage.Instance(None, SimpleNamespace(segment=0, log_id="", explicit_publish=False))
+calls = []
+i.log = SimpleNamespace(start=lambda: calls.append("start"), shutdown=lambda: calls.append("shutdown"))
+i.attached.set()
+i.shutdown()
+try:
+    i.start()
+except errors.NotRunning as e:
+    calls.append("refused")
+print(*calls)`)
+	cmd.Env = append(os.Environ(), c.Env...)
+	b, err := cmd.Output()
+	require.NoError(t, err)
+	require.Equal(t, "shutdown refused\n", string(b))
+}
+
 // TestErrorCodes: the module's numbers are those of the page for other languages,
 // whose test holds it against the host's.
 func TestErrorCodes(t *testing.T) {

@@ -70,15 +70,20 @@ class Instance:
         self.log = LogStore(store, params)
         self.lock = threading.Lock()
         self.attached = threading.Event()
+        self.ended = False
 
     def start(self):
         if not self.attached.wait(_ATTACH_TIME):
             raise errors.NotRunning("the stream of the host did not come")
         with self.lock:
+            # A host that gave up its Start may end the instance before the call is here; nobody would close the store.
+            if self.ended:
+                raise errors.NotRunning("storage is not running: the host shut it down already")
             self.log.start()
 
     def shutdown(self):
         with self.lock:
+            self.ended = True
             self.log.shutdown()
 
     def calls(self, requests):

@@ -18,6 +18,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/replication"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/process"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -34,6 +35,7 @@ type instance struct {
 	seq    *storage.Sequencer
 	logger *slog.Logger
 	clock  plugin.Clock
+	life   *process.Life
 
 	ctx    context.Context // ends with the instance
 	cancel context.CancelFunc
@@ -65,6 +67,7 @@ type appendCall struct {
 
 func newInstance() *instance {
 	i := &instance{
+		life:  process.NewLife(replication.ErrNotRunning),
 		ended: make(chan struct{}), work: make(chan appendCall, 1),
 		cancels: map[uint64]context.CancelFunc{}, asked: map[uint64]chan error{}, offices: map[uint64]context.Context{},
 	}
@@ -80,6 +83,7 @@ func (i *instance) live(ln *data.Listener) {
 	if err != nil {
 		i.logger.Warn("the data connections of the host did not come", "error", err)
 		i.cancel()
+		i.end()
 		return
 	}
 	i.out.conn = conns[0]
@@ -94,13 +98,22 @@ func (i *instance) live(ln *data.Listener) {
 	i.tasks.Go(i.appender)
 	i.tasks.Go(i.statuses)
 	i.serve("turn", i.serveTurn, conns[0])
-	ctx, cancel := context.WithTimeout(context.Background(), endTime)
-	defer cancel()
-	if err := i.rep.Shutdown(ctx); err != nil {
-		i.logger.Error("shutting down a replicator whose host is gone", "error", err)
-	}
+	i.end()
 	i.tasks.Wait()
 }
+
+// end shuts the replicator down when the host is gone.
+func (i *instance) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), endTime)
+	defer cancel()
+	if err := i.shutdown(ctx); err != nil {
+		i.logger.Error("shutting down a replicator whose host is gone", "error", err)
+	}
+}
+
+func (i *instance) start(ctx context.Context) error { return i.life.Start(ctx, i.rep.Start) }
+
+func (i *instance) shutdown(ctx context.Context) error { return i.life.Shutdown(ctx, i.rep.Shutdown) }
 
 func (i *instance) serve(what string, loop func(net.Conn) error, c net.Conn) {
 	defer i.cancel()
@@ -145,10 +158,10 @@ func (i *instance) handle(h *data.Head, body []byte) error {
 		}
 		i.store.Begin(st)
 		if h.Kind == kindStart {
-			i.do(h, i.rep.Start)
+			i.do(h, i.start)
 		}
 	case kindShutdown:
-		i.do(h, i.rep.Shutdown)
+		i.do(h, i.shutdown)
 	case kindBarrier:
 		i.do(h, i.rep.Barrier)
 	case kindMembers:

@@ -13,6 +13,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/process"
 	"github.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb"
 )
 
@@ -31,6 +32,7 @@ type instance struct {
 	caps   storage.Capabilities
 	logger *slog.Logger
 	ln     *data.Listener
+	life   *process.Life
 
 	ctx    context.Context // ends with the instance
 	cancel context.CancelFunc
@@ -59,7 +61,7 @@ type instance struct {
 }
 
 func newInstance() *instance {
-	i := &instance{ready: make(chan struct{})}
+	i := &instance{life: process.NewLife(storage.ErrNotRunning), ready: make(chan struct{})}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	i.calls.cancels = map[uint64]context.CancelFunc{}
 	return i
@@ -116,16 +118,18 @@ func (i *instance) start(ctx context.Context) error {
 	case <-i.ctx.Done():
 		return storage.ErrNotRunning
 	}
-	i.ev.begin(i, true)
-	err := i.store.Start(ctx)
-	st := i.store.State()
-	i.ev.started(&st)
-	return err
+	return i.life.Start(ctx, func(ctx context.Context) error {
+		i.ev.begin(i, true)
+		err := i.store.Start(ctx)
+		st := i.store.State()
+		i.ev.started(&st)
+		return err
+	})
 }
 
 // shutdown stops the store first, so that calls under way get their answers.
 func (i *instance) shutdown(ctx context.Context) error {
-	err := i.store.Shutdown(ctx)
+	err := i.life.Shutdown(ctx, i.store.Shutdown)
 	i.cancel()
 	i.tasks.Wait()
 	return err

@@ -15,6 +15,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
+	"github.com/hardpointmq/hardpoint/sdk/wire/internal/process"
 )
 
 // instance is one transport in the plugin, with its data socket.
@@ -23,6 +24,7 @@ type instance struct {
 	dialer transport.Dialer
 	log    *slog.Logger
 	clock  plugin.Clock
+	life   *process.Life
 
 	ctx    context.Context // ends with the connection, or before there is one
 	cancel context.CancelFunc
@@ -41,6 +43,7 @@ type instance struct {
 
 func newInstance() *instance {
 	i := &instance{
+		life:  process.NewLife(transport.ErrNotRunning),
 		ready: make(chan struct{}), marked: make(chan struct{}),
 		listeners: map[uint64]transport.Listener{}, guests: map[uint64]*guest{},
 	}
@@ -77,12 +80,12 @@ func (i *instance) start(ctx context.Context) error {
 	case <-i.ctx.Done():
 		return transport.ErrNotRunning
 	}
-	return i.t.Start(ctx)
+	return i.life.Start(ctx, i.t.Start)
 }
 
 // shutdown stops the transport first, so that the host hears of its peers.
 func (i *instance) shutdown(ctx context.Context) error {
-	err := i.t.Shutdown(ctx)
+	err := i.life.Shutdown(ctx, i.t.Shutdown)
 	i.cancel()
 	i.tasks.Wait()
 	i.hand.close()
