@@ -277,8 +277,9 @@ type Capabilities struct {
 	Reopener Reopener
 	// Survives is what a returned Append survives without Sync.
 	Survives Survival
-	// ExpiresBeside: Retention.Expire may be called while Append and Publish are:
-	// for stores in which it takes long. The store orders them itself.
+	// ExpiresBeside: Retention.Expire may be called while Append, Publish and the other
+	// calls that change the log are: for stores in which it takes long. The store
+	// orders them itself.
 	ExpiresBeside bool
 }
 

@@ -97,15 +97,27 @@ func (s *Store) write(b *storage.Batch) error {
 
 // writeAt writes a batch that was found to fit; tail is the end of the log.
 func (s *Store) writeAt(b *storage.Batch, tail int64) error {
-	w, size := &s.writer, s.p.Segment
-	seg, at, n := w.cur, int64(b.At), int64(len(b.Buf))
-	next := seg
-	if seg == nil || at >= seg.base+size {
+	seg := s.writer.cur
+	if seg != nil && int64(b.At) < seg.base+s.p.Segment {
+		return s.writeTo(b, tail, seg)
+	}
+	s.growMu.Lock()
+	defer s.growMu.Unlock()
+	next := s.list.Load().at(b.At) // Expire may have made it
+	if next == nil {
 		var err error
-		if next, err = s.prep.take(at / size * size); err != nil {
+		if next, err = s.prep.take(int64(b.At) / s.p.Segment * s.p.Segment); err != nil {
 			return s.refused("make the next segment", err)
 		}
 	}
+	return s.writeTo(b, tail, next)
+}
+
+// writeTo writes a batch into next, which is the segment under way or follows it; then
+// growMu is held.
+func (s *Store) writeTo(b *storage.Batch, tail int64, next *segment) error {
+	w, size := &s.writer, s.p.Segment
+	seg, at, n := w.cur, int64(b.At), int64(len(b.Buf))
 	if at > tail { // here seg is the segment that ends at the edge
 		var head [message.BlankSize]byte
 		message.PutBlank(head[:], int32(at-tail))
@@ -148,20 +160,26 @@ func (s *Store) writeAt(b *storage.Batch, tail int64) error {
 }
 
 // enterSegment makes next the segment under way; seg, which may be nil, ends at
-// tail.
+// tail. growMu is held.
 func (s *Store) enterSegment(seg, next *segment, tail int64) {
 	if seg != nil {
 		seg.end.Store(tail - seg.base)
 	}
+	s.writer.cur = next
 	old := *s.list.Load()
+	if old.last() == next {
+		return
+	}
 	list := make(segments, 0, len(old)+1)
 	list = append(append(list, old...), next)
 	s.list.Store(&list)
-	s.writer.cur = next
 }
 
-// keepNext gives an unused segment back.
+// keepNext gives an unused segment back; growMu is held.
 func (s *Store) keepNext(seg *segment) {
+	if s.list.Load().last() == seg {
+		return
+	}
 	p := &s.prep
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -64,9 +64,11 @@ type queue struct {
 	// reserved.
 	cur              *queueFile
 	roomFrom, roomTo int64
-	// No record of the queue lies above lastAt, and none of those from min on
-	// below firstAt: with them most queues need not be opened to be cut or expired.
-	firstAt, lastAt message.Position
+	// No record of the queue below max lies above lastAt, and none of those from min on
+	// below firstAt, which is of those that cut or expire: with them most queues need not
+	// be opened for that.
+	firstAt message.Position
+	lastAt  atomic.Int64
 
 	load *loaded // until recovery is over
 }
@@ -104,10 +106,28 @@ type queueIndex struct {
 	dirty   []*queue
 }
 
-// heldQueue is a queue that put has locked, and where it will end.
+// last is lastAt as a position.
+func (q *queue) last() message.Position { return message.Position(q.lastAt.Load()) }
+
+// raiseLast makes lastAt at or above at, lowerLast at or below it. Nobody else changes
+// it meanwhile.
+func (q *queue) raiseLast(at message.Position) {
+	if at > q.last() {
+		q.lastAt.Store(int64(at))
+	}
+}
+
+func (q *queue) lowerLast(at message.Position) {
+	if at < q.last() {
+		q.lastAt.Store(int64(at))
+	}
+}
+
+// heldQueue is a queue that put has locked, where it will end, and the last record.
 type heldQueue struct {
-	q   *queue
-	end int64
+	q    *queue
+	end  int64
+	last message.Position
 }
 
 func newQueueIndex(fsys vfs.FS, log *slog.Logger, dir string, fileSize int64, maxOpen int) *queueIndex {
@@ -183,7 +203,7 @@ func (ix *queueIndex) put(units []message.Unit) (err error) {
 		q := ix.writer(u.Queue)
 		if q.held == 0 {
 			q.mu.RLock()
-			ix.held = append(ix.held, heldQueue{q: q, end: q.max.Load()})
+			ix.held = append(ix.held, heldQueue{q: q, end: q.max.Load(), last: -1})
 			q.held = int32(len(ix.held))
 		}
 		h := &ix.held[q.held-1]
@@ -200,12 +220,13 @@ func (ix *queueIndex) put(units []message.Unit) (err error) {
 			encodeUnit(f.mem[addr-f.base:], u.At, u.Size, u.TagsCode)
 		}
 		h.end = max(h.end, u.Offset+1)
-		q.lastAt = max(q.lastAt, u.At)
+		h.last = max(h.last, u.At)
 	}
 	for i := range ix.held {
 		h := &ix.held[i]
 		h.q.held = 0
 		h.q.mu.RUnlock()
+		h.q.raiseLast(h.last) // before max
 		if err == nil {
 			h.q.publish(h.end)
 		}

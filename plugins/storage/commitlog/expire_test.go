@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -119,6 +120,79 @@ func TestCrashWhileExpiring(t *testing.T) {
 					return
 				}
 			}
+		})
+	}
+}
+
+// TestExpireBeside: while Expire waits for the disk, whatever for, records are appended,
+// also behind a log that expires as a whole.
+func TestExpireBeside(t *testing.T) {
+	slow := map[vfstest.Op]bool{
+		vfstest.OpSync: true, vfstest.OpSyncData: true, vfstest.OpMapSync: true, vfstest.OpSyncDir: true, vfstest.OpRemove: true,
+	}
+	type waiting struct {
+		vfstest.Call
+		over chan struct{}
+	}
+	const edge = 4 * rigSegment
+	for name, c := range map[string]struct {
+		whole   bool // the log ends where it begins then
+		appends func(vfstest.Op) bool
+	}{
+		"a part":                       {appends: func(vfstest.Op) bool { return true }},
+		"all, the segment is Expire's": {whole: true, appends: func(op vfstest.Op) bool { return op == vfstest.OpRemove }},
+		"all, it is Append's":          {whole: true, appends: func(vfstest.Op) bool { return true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := vfstest.NewFaults(newDisk(1))
+			r := newRig(t, f, storage.Immediate, func(c *Config) { c.MappedFileSizeConsumeQueue = 10 * unitSize })
+			require.True(t, r.s.Capabilities().ExpiresBeside)
+			for i := 0; r.s.State().Tail < edge; i++ {
+				require.NoError(t, r.send(queueN(i%3), 500))
+			}
+			if c.whole {
+				require.NoError(t, r.s.Truncate(t.Context(), edge))
+				r.sent = r.sent[:len(r.sent)-1]
+				r.open()
+			}
+			beside := message.Queue{Topic: "beside"}
+			calls, over := make(chan waiting), make(chan struct{})
+			f.SetHook(func(c vfstest.Call) error {
+				if slow[c.Op] && (c.Op == vfstest.OpRemove || !strings.Contains(c.Name, "commitlog")) { // Append makes segments
+					w := waiting{c, make(chan struct{})}
+					select {
+					case calls <- w:
+						<-w.over
+					case <-over:
+					}
+				}
+				return nil
+			})
+			done := make(chan error, 1)
+			go func() { done <- r.s.Expire(t.Context(), edge) }()
+			seen := map[vfstest.Op]int{}
+			for waits := true; waits; {
+				select {
+				case w := <-calls:
+					if seen[w.Op]++; c.appends(w.Op) {
+						require.NoError(t, r.send(beside, 10), "while %s of %s takes its time", w.Op, w.Name)
+					}
+					close(w.over)
+				case err := <-done:
+					require.NoError(t, err)
+					waits = false
+				}
+			}
+			close(over)
+			f.SetHook(nil)
+			require.NotZero(t, seen[vfstest.OpRemove], seen)
+			require.NotZero(t, seen[vfstest.OpMapSync]+seen[vfstest.OpSync], seen)
+			require.Equal(t, message.Position(edge), r.s.State().First)
+			r.expired()
+			r.verify()
+			r.stop()
+			r.start()
+			r.verify()
 		})
 	}
 }

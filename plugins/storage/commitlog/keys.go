@@ -653,16 +653,24 @@ func (k *keyIndex) forget(pos message.Position) {
 // expire removes files whose records are all gone, never the last one or the one
 // that the checkpoint names.
 func (k *keyIndex) expire(first message.Position) error {
-	k.filesMu.Lock()
-	defer k.filesMu.Unlock()
-	for len(k.files) > 1 && k.files[0].H.EndAt < first && fileNumber(k.files[0]) != k.last {
-		f := k.files[0]
-		k.files = k.files[1:]
+	for _, f := range k.takeOld(first) { // writers do not wait for that
 		if err := k.remove(f); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (k *keyIndex) takeOld(first message.Position) []*indexfile.File {
+	k.filesMu.Lock()
+	defer k.filesMu.Unlock()
+	n := 0
+	for n < len(k.files)-1 && k.files[n].H.EndAt < first && fileNumber(k.files[n]) != k.last {
+		n++
+	}
+	gone := k.files[:n:n]
+	k.files = k.files[n:]
+	return gone
 }
 
 // Find implements [storage.KeyIndex]. Files keep times in seconds, so that a

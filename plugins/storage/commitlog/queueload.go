@@ -229,10 +229,12 @@ func (q *queue) examine(r *unitReader, l loading, onDisk []int64) error {
 			break
 		}
 	}
-	q.firstAt, q.lastAt = l.first, o.last.at
+	q.firstAt = l.first
+	q.lastAt.Store(int64(o.last.at))
 	switch {
 	case o.last.blank():
-		o.low, q.lastAt = o.end, -1
+		o.low = o.end
+		q.lastAt.Store(-1)
 	case len(o.bad) > 0: // to be looked at again
 	case o.last.at < l.first:
 		o.low = o.end
@@ -256,14 +258,16 @@ func (q *queue) examine(r *unitReader, l loading, onDisk []int64) error {
 	return nil
 }
 
-// unitReader reads the units of a queue that nobody changes, with a file at a
-// time open and a page of it in memory.
+// unitReader reads the units of a queue, with a file at a time open and a page of it
+// in memory. Where somebody writes behind them, files and limit are set.
 type unitReader struct {
-	q    *queue
-	file int // index of the open file
-	h    vfs.File
-	buf  *buffer
-	addr int64 // byte address of buf in the queue
+	q     *queue
+	files []*queueFile // nil: the queue's
+	limit int64        // an offset; nothing is read from there on. 0: there is no such
+	file  int          // index of the open file
+	h     vfs.File
+	buf   *buffer
+	addr  int64 // byte address of buf in the queue
 }
 
 func newUnitReader(q *queue) *unitReader {
@@ -291,23 +295,30 @@ func (r *unitReader) unit(k int64) (unit, error) {
 
 // read brings the page of addr, and what of its last unit lies in the next one.
 func (r *unitReader) read(addr int64) error {
-	q, size := r.q, r.q.ix.fileSize
-	file := int((addr - q.files[0].base) / size)
+	q, files, size := r.q, r.files, r.q.ix.fileSize
+	if files == nil {
+		files = q.files
+	}
+	file := int((addr - files[0].base) / size)
 	r.buf.b = r.buf.b[:0]
 	if r.h == nil || r.file != file {
 		if r.h != nil {
 			_ = r.h.Close()
 		}
 		var err error
-		if r.h, err = q.ix.fs.OpenFile(q.path(q.files[file]), openRead, 0); err != nil {
+		if r.h, err = q.ix.fs.OpenFile(q.path(files[file]), openRead, 0); err != nil {
 			r.h = nil
 			return err
 		}
 		r.file = file
 	}
-	base := q.files[file].base
+	base := files[file].base
 	off := (addr - base) / diskPage * diskPage
-	b := r.buf.b[:min(diskPage+unitSize, size-off)]
+	n := min(diskPage+unitSize, size-off)
+	if r.limit > 0 {
+		n = min(n, r.limit*unitSize-base-off)
+	}
+	b := r.buf.b[:n]
 	if err := readAt(r.h, b, off); err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func (ix *queueIndex) each(do func(q *queue) error) error {
 
 // cut removes the units of records at or above pos, durably.
 func (q *queue) cut(pos message.Position) error {
-	if len(q.files) == 0 || q.lastAt < pos {
+	if len(q.files) == 0 || q.last() < pos {
 		return nil
 	}
 	old := q.max.Load()
@@ -43,14 +43,15 @@ func (q *queue) cut(pos message.Position) error {
 	if err != nil {
 		return err
 	}
-	q.lastAt, q.firstAt = min(q.lastAt, pos-1), min(q.firstAt, pos)
+	q.lowerLast(pos - 1)
+	q.firstAt = min(q.firstAt, pos)
 	return q.cutTo(end, old)
 }
 
 // endBelow is behind the last unit of a record below pos.
 func (q *queue) endBelow(pos message.Position) (int64, error) {
 	end := q.max.Load()
-	if q.lastAt < pos {
+	if q.last() < pos {
 		return end, nil
 	}
 	if o := q.load; o != nil && o.low >= 0 && pos <= q.firstAt {
@@ -152,7 +153,7 @@ func (ix *queueIndex) hide(pos message.Position) error {
 			return err
 		}
 		q.hideFrom(end)
-		q.lastAt = min(q.lastAt, pos-1)
+		q.lowerLast(pos - 1)
 		return nil
 	})
 }
@@ -169,7 +170,7 @@ func (ix *queueIndex) hideAll(first message.Position) {
 			low = q.files[0].base / unitSize
 		}
 		q.hideFrom(min(low, q.max.Load()))
-		q.lastAt = min(q.lastAt, first-1)
+		q.lowerLast(first - 1)
 	}
 }
 
@@ -209,7 +210,7 @@ func (q *queue) keepDamaged(to int64, d *damageList, stop bool) error {
 				return err
 			}
 		} else {
-			q.lastAt = max(q.lastAt, u.at)
+			q.raiseLast(u.at)
 		}
 		q.publish(k + 1)
 	}
@@ -270,7 +271,7 @@ func (ix *queueIndex) extendRun(q *queue, u *message.Unit) error {
 	n := len(o.run)
 	o.run = append(o.run, make([]byte, unitSize)...)
 	encodeUnit(o.run[n:], u.At, u.Size, u.TagsCode)
-	q.lastAt = max(q.lastAt, u.At)
+	q.raiseLast(u.At)
 	q.max.Store(u.Offset + 1)
 	q.known.Store(true)
 	if ix.runUnits++; ix.runUnits < maxRuns {
@@ -405,11 +406,11 @@ func (q *queue) settleMin(first message.Position) error {
 func (s *Store) checkLast(r *recovery) error {
 	var idle []*queue
 	for _, q := range s.queues.byKey {
-		if len(q.files) > 0 && q.lastAt >= 0 && q.lastAt < r.start && q.max.Load() > q.files[0].base/unitSize {
+		if len(q.files) > 0 && q.last() >= 0 && q.last() < r.start && q.max.Load() > q.files[0].base/unitSize {
 			idle = append(idle, q)
 		}
 	}
-	slices.SortFunc(idle, func(a, b *queue) int { return cmp.Compare(a.lastAt, b.lastAt) })
+	slices.SortFunc(idle, func(a, b *queue) int { return cmp.Compare(a.last(), b.last()) })
 	return inParallel(len(idle), func(i int) error {
 		q := idle[i]
 		rd := newLogReader(r.list)

@@ -157,6 +157,10 @@ func (s *Store) Truncate(ctx context.Context, at message.Position) error {
 	if err := s.changeable(); err != nil {
 		return err
 	}
+	if err := s.takeCut(ctx); err != nil {
+		return err
+	}
+	defer s.giveCut()
 	first, tail, published := s.marks.first.Load(), s.marks.tail.Load(), s.marks.published.Load()
 	if int64(at) < first || int64(at) > tail {
 		return fmt.Errorf("%w: truncate at %d, the log is [%d, %d]", storage.ErrGap, at, first, tail)
@@ -334,6 +338,10 @@ func (s *Store) Reset(ctx context.Context, first message.Position, ends []messag
 	if first < 0 || int64(first)%s.p.Segment != 0 {
 		return fmt.Errorf("%w: reset to %d, which is no edge of segments of %d bytes", storage.ErrGap, first, s.p.Segment)
 	}
+	if err := s.takeCut(ctx); err != nil {
+		return err
+	}
+	defer s.giveCut()
 	select {
 	case <-s.syncTurn:
 	case <-ctx.Done():

@@ -80,53 +80,63 @@ func (s *Store) times(seg *segment, tail, later int64) error {
 	return nil
 }
 
-// Expire implements [storage.Retention].
+// Expire implements [storage.Retention]. Records are appended and published meanwhile;
+// what waits for the disk is done before the turn of those that make the log shorter, as
+// far as that is possible.
 func (s *Store) Expire(ctx context.Context, first message.Position) error {
 	if !s.gate.enter() {
 		return storage.ErrNotRunning
 	}
 	defer s.gate.leave()
-	if err := s.failure(); err != nil {
-		return err
-	}
-	old, published := s.marks.first.Load(), s.marks.published.Load()
-	if int64(first)%s.p.Segment != 0 || int64(first) > published {
-		return fmt.Errorf("%w: expire below %d, which is no edge of segments of %d bytes at or below %d", storage.ErrGap, first, s.p.Segment, published)
-	}
-	if int64(first) <= old {
-		return nil
-	}
-	// The ends of queues outlive the records: units must be durable first.
-	if err := s.Sync(ctx, first); err != nil {
-		return err
-	}
-	if err := s.flushDerived(false); err != nil {
-		return s.fail(err)
-	}
-	var gone, kept segments
-	for _, seg := range *s.list.Load() {
-		if seg.base < int64(first) {
-			gone = append(gone, seg)
-		} else {
-			kept = append(kept, seg)
+	for {
+		cuts := s.marks.cuts.Load()
+		if over, err := s.expired(first); over || err != nil {
+			return err
 		}
+		// The ends of queues outlive the records: units must be durable first.
+		if err := s.Sync(ctx, first); err != nil {
+			return err
+		}
+		if err := s.flushDerived(false); err != nil {
+			return s.fail(err)
+		}
+		if err := s.takeCut(ctx); err != nil {
+			return err
+		}
+		if s.marks.cuts.Load() == cuts {
+			break
+		}
+		s.giveCut() // other records may lie there now
 	}
+	defer s.giveCut()
+	if over, err := s.expired(first); over || err != nil {
+		return err
+	}
+	return s.expireInTurn(ctx, first)
+}
+
+// expired reports whether nothing is left to expire below first, which it checks.
+func (s *Store) expired(first message.Position) (bool, error) {
+	if err := s.failure(); err != nil {
+		return false, err
+	}
+	if published := s.marks.published.Load(); int64(first)%s.p.Segment != 0 || int64(first) > published {
+		return false, fmt.Errorf("%w: expire below %d, which is no edge of segments of %d bytes at or below %d", storage.ErrGap, first, s.p.Segment, published)
+	}
+	return int64(first) <= s.marks.first.Load(), nil
+}
+
+func (s *Store) expireInTurn(ctx context.Context, first message.Position) error {
+	gone, _ := s.list.Load().split(first)
 	if err := drain(ctx, gone); err != nil {
 		return err
 	}
-	if len(kept) == 0 { // the log is empty at an edge; its place is kept by a file
-		seg, err := s.prep.take(int64(first))
-		if err != nil {
-			for _, seg := range gone {
-				seg.retiring.Store(false)
-			}
-			return s.refused("make the next segment", err)
+	if err := s.beginAt(first); err != nil {
+		for _, seg := range gone {
+			seg.retiring.Store(false)
 		}
-		kept = segments{seg}
-		s.writer.cur = seg
+		return s.refused("make the next segment", err)
 	}
-	s.marks.first.Store(int64(first))
-	s.list.Store(&kept)
 	if err := s.expire(gone, first); err != nil {
 		return s.fail(fmt.Errorf("expire the log below %d: %w", first, err))
 	}
@@ -135,6 +145,32 @@ func (s *Store) Expire(ctx context.Context, first message.Position) error {
 		f(first)
 		s.events.end()
 	}
+	return nil
+}
+
+// split divides the list at an edge.
+func (l segments) split(at message.Position) (below, above segments) {
+	n := 0
+	for n < len(l) && l[n].base < int64(at) {
+		n++
+	}
+	return l[:n:n], l[n:]
+}
+
+// beginAt makes the log begin at first.
+func (s *Store) beginAt(first message.Position) error {
+	s.growMu.Lock()
+	defer s.growMu.Unlock()
+	_, kept := s.list.Load().split(first)
+	if len(kept) == 0 { // the log is empty at an edge; its place is kept by a file
+		seg, err := s.prep.take(int64(first))
+		if err != nil {
+			return err
+		}
+		kept = segments{seg}
+	}
+	s.marks.first.Store(int64(first))
+	s.list.Store(&kept)
 	return nil
 }
 
@@ -162,53 +198,66 @@ func (s *Store) expire(gone segments, first message.Position) error {
 }
 
 // expire moves the queue's minimum and removes its files below it, but never
-// the last one: it keeps the queue's end.
+// the last one: it keeps the queue's end. The queue may be written meanwhile.
 func (q *queue) expire(first message.Position) error {
-	if len(q.files) == 0 {
+	q.mu.RLock()
+	files := q.files
+	q.mu.RUnlock()
+	if len(files) == 0 || q.firstAt >= first {
 		return nil
 	}
-	low := q.max.Load()
-	switch {
-	case q.firstAt >= first:
-		return nil
-	case q.lastAt < first: // none is left
-		q.firstAt = first
-	default:
-		r := newUnitReader(q)
-		defer r.close()
-		var err error
-		if low, err = r.firstAtOrAbove(first, min(q.min.Load(), low), low); err != nil {
-			return err
-		}
-		if low < q.max.Load() {
-			u, err := r.unit(low)
-			if err != nil {
-				return err
-			}
-			q.firstAt = u.at
-		}
+	low, err := q.lowFrom(first, files)
+	if err != nil {
+		return err
 	}
-	q.min.Store(low)
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	if low > q.min.Load() { // one without units, whose minimum its writer sets, ends at 0
+		q.min.Store(low)
+	}
 	n := 0
-	for n < len(q.files)-1 && q.files[n].base+q.ix.fileSize <= low*unitSize {
-		f := q.files[n]
-		f.closeHandles()
-		if err := q.ix.fs.Remove(q.path(f)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	for n < len(files)-1 && files[n].base+q.ix.fileSize <= low*unitSize {
 		n++
 	}
 	if n == 0 {
 		return nil
 	}
+	q.mu.Lock()
+	for _, f := range files[:n] {
+		f.closeHandles()
+	}
 	q.files = append([]*queueFile(nil), q.files[n:]...)
+	q.mu.Unlock()
+	for _, f := range files[:n] {
+		if err := q.ix.fs.Remove(q.path(f)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	return q.ix.syncDir(q.dir())
 }
 
+// lowFrom is the offset of the queue's first published record at or above first, or of
+// its end.
+func (q *queue) lowFrom(first message.Position, files []*queueFile) (int64, error) {
+	end := q.max.Load()
+	if q.last() < first { // none is left; read after max
+		q.firstAt = first
+		return end, nil
+	}
+	r := newUnitReader(q)
+	defer r.close()
+	r.files, r.limit = files, end
+	low, err := r.firstAtOrAbove(first, min(q.min.Load(), end), end)
+	if err != nil || low == end {
+		return low, err
+	}
+	u, err := r.unit(low)
+	if err == nil {
+		q.firstAt = u.at
+	}
+	return low, err
+}
+
 // Drop implements [storage.Retention].
-func (s *Store) Drop(_ context.Context, list []message.Queue) error {
+func (s *Store) Drop(ctx context.Context, list []message.Queue) error {
 	if !s.gate.enter() {
 		return storage.ErrNotRunning
 	}
@@ -216,6 +265,10 @@ func (s *Store) Drop(_ context.Context, list []message.Queue) error {
 	if err := s.changeable(); err != nil {
 		return err
 	}
+	if err := s.takeCut(ctx); err != nil {
+		return err
+	}
+	defer s.giveCut()
 	published := message.Position(s.marks.published.Load())
 	for _, key := range list {
 		s.dropped.Queues = append(s.dropped.Queues, droppedQueue{key.Topic, key.ID, published})

@@ -35,18 +35,43 @@ type Store struct {
 	leases  sync.Pool
 	events  emitter
 
-	list     atomic.Pointer[segments]
-	marks    marks
-	damage   damageList
-	failed   atomic.Pointer[error]
-	writer   writer
-	flushMu  sync.Mutex    // one flush of what is derived at a time
-	syncTurn chan struct{} // holds one token
-	stop     context.CancelFunc
-	done     sync.WaitGroup
-	dropped  dropped
+	list    atomic.Pointer[segments]
+	marks   marks
+	damage  damageList
+	failed  atomic.Pointer[error]
+	writer  writer
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+	dropped dropped
+	turns
 	scanning
 }
+
+// turns are what calls that overlap take from each other, in this order.
+type turns struct {
+	cutTurn  chan struct{} // holds one token: for Expire, Truncate, Reset and Drop
+	syncTurn chan struct{} // holds one token
+	flushMu  sync.Mutex    // one flush of what is derived at a time
+	growMu   sync.Mutex    // list, at both of its ends
+}
+
+// takeCut takes the turn of the calls that make the log shorter; the error is ctx's, when
+// that ends before the turn is free.
+func (t *turns) takeCut(ctx context.Context) error {
+	select {
+	case <-t.cutTurn:
+		return nil
+	default:
+	}
+	select {
+	case <-t.cutTurn:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t *turns) giveCut() { t.cutTurn <- struct{}{} }
 
 // scanning says how recovery scans the log.
 type scanning struct {
@@ -107,8 +132,11 @@ var (
 func newStore(fsys vfs.FS, p storage.Params, cfg Config) *Store {
 	s := &Store{
 		fs: fsys, p: p, cfg: cfg, path: newPaths(p.Dir, cfg.StorePathCommitLog),
-		deriver: message.NewDeriver(p.Index), syncTurn: make(chan struct{}, 1), scanning: scanning{progressEvery: progressEvery},
+		deriver:  message.NewDeriver(p.Index),
+		turns:    turns{cutTurn: make(chan struct{}, 1), syncTurn: make(chan struct{}, 1)},
+		scanning: scanning{progressEvery: progressEvery},
 	}
+	s.cutTurn <- struct{}{}
 	s.leases.New = func() any { return &lease{pool: &s.leases} }
 	s.events.failed = p.Events.Failed
 	s.prep.create = func(base int64) (*segment, error) {
@@ -124,7 +152,7 @@ func newStore(fsys vfs.FS, p storage.Params, cfg Config) *Store {
 
 // Capabilities implements [storage.Store].
 func (s *Store) Capabilities() storage.Capabilities {
-	c := storage.Capabilities{RawLog: s, Retention: s, Survives: storage.SurvivesProcessDeath}
+	c := storage.Capabilities{RawLog: s, Retention: s, Survives: storage.SurvivesProcessDeath, ExpiresBeside: true}
 	if s.keys != nil {
 		c.KeyIndex = s
 	}
