@@ -37,6 +37,7 @@ type Admin struct {
 	// undropped are topics that are deleted while their messages could not be: the
 	// error of each.
 	undropped sync.Map
+	units     kernel.Beside // QUERY_CONSUME_QUEUE
 }
 
 // New makes the behaviour and registers it.

@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 
+	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/filter"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
@@ -18,7 +19,9 @@ func (a *Admin) broker() {
 	k.Handle(command.ReqGetBrokerConfig, a.config)
 	k.Handle(command.ReqGetBrokerRuntimeInfo, a.runtime)
 	k.Handle(command.ReqViewBrokerStatsData, a.statsData)
+	a.units.Most = mostUnits
 	k.Handle(command.ReqQueryConsumeQueue, a.consumeQueue)
+	k.Hooks.OnStop(a.units.Stop)
 	k.Handle(command.ReqGetBrokerHAStatus, a.replicas)
 }
 
@@ -93,31 +96,63 @@ func (a *Admin) replicas(r *kernel.Request) {
 	answer(r, out, nil)
 }
 
-// maxUnits bounds the units of a queue that one request gets.
-const maxUnits = 4096
+const (
+	// maxUnits bounds the units of a queue that one request gets, and maxUnitBytes the
+	// records that are read for them, which the store gives only together; what is
+	// missing the tool asks for next.
+	maxUnits     = 4096
+	maxUnitBytes = 64 << 20
+	// mostUnits is how many such requests are served at a time: they may read much that
+	// is in nobody's memory.
+	mostUnits = 4
+)
 
 // consumeQueue serves QUERY_CONSUME_QUEUE (321): the index of a queue from an offset
-// on.
+// on. It reads beside the session.
 func (a *Admin) consumeQueue(r *kernel.Request) {
 	var h command.QueryConsumeQueueRequest
-	err := h.Decode(r.Header)
-	if err == nil {
-		_, err = a.topicNamed(h.Topic)
-	}
-	q := message.Queue{Topic: h.Topic, ID: h.QueueID}
-	var ends storage.OffsetAnswer
-	if err == nil {
-		ends, err = a.q.Offset(a.reading(), storage.OffsetQuery{Queue: q})
-	}
-	if err != nil {
+	if err := h.Decode(r.Header); err != nil {
 		r.Fail(err)
 		return
 	}
-	if !ends.Known {
-		r.Error(command.RespSystemError, fmt.Sprintf("%d@%s is not exist!", h.QueueID, h.Topic))
+	if !a.units.Begin() {
+		r.Fail(&api.Error{ID: api.SystemBusy, Text: fmt.Sprintf("%d requests that read the index of a queue are being served, or the broker stops; try again", mostUnits)})
 		return
 	}
-	out := command.ConsumeQueueUnits{MinQueueIndex: ends.Min, MaxQueueIndex: ends.Max}
+	t := r.Ticket()
+	go func() {
+		defer a.units.End()
+		defer func() {
+			if p := recover(); p != nil {
+				t.Panicked(p)
+			}
+		}()
+		out, err := a.queueUnits(&h)
+		var body []byte
+		if err == nil {
+			body, err = command.EncodeBody(out)
+		}
+		if err != nil {
+			t.Fail(err)
+			return
+		}
+		t.Reply(command.RespSuccess, nil, body)
+	}()
+}
+
+func (a *Admin) queueUnits(h *command.QueryConsumeQueueRequest) (*command.ConsumeQueueUnits, error) {
+	if _, err := a.topicNamed(h.Topic); err != nil {
+		return nil, err
+	}
+	q := message.Queue{Topic: h.Topic, ID: h.QueueID}
+	ends, err := a.q.Offset(a.reading(), storage.OffsetQuery{Queue: q})
+	if err != nil {
+		return nil, err
+	}
+	if !ends.Known {
+		return nil, &api.Error{ID: api.SystemError, Text: fmt.Sprintf("%d@%s is not exist!", h.QueueID, h.Topic)}
+	}
+	out := &command.ConsumeQueueUnits{MinQueueIndex: ends.Min, MaxQueueIndex: ends.Max}
 	var tags *filter.Tags
 	if h.ConsumerGroup != "" {
 		if sub, _, _ := a.clients.Subscribed(h.ConsumerGroup, h.Topic); sub != nil {
@@ -128,13 +163,12 @@ func (a *Admin) consumeQueue(r *kernel.Request) {
 	}
 	var c storage.Chunk
 	defer c.Reset()
-	count := min(h.Count, maxUnits)
-	for at := max(h.Index, ends.Min); int32(len(out.QueueData)) < count; at = c.Next {
+	count, bytes := min(h.Count, maxUnits), 0
+	for at := max(h.Index, ends.Min); int32(len(out.QueueData)) < count && bytes < maxUnitBytes; at = c.Next {
 		limit := storage.Limit{Count: count - int32(len(out.QueueData)), Bytes: 1 << 20}
 		c.Reset()
 		if err := a.k.Store.Read(a.reading(), storage.ReadRequest{Queue: q, Offset: at, Hot: limit, Cold: limit}, &c); err != nil {
-			r.Fail(err)
-			return
+			return nil, err
 		}
 		if len(c.Units) == 0 || c.Next <= at {
 			break
@@ -143,7 +177,8 @@ func (a *Admin) consumeQueue(r *kernel.Request) {
 			out.QueueData = append(out.QueueData, command.ConsumeQueueData{
 				PhysicOffset: int64(u.At), PhysicSize: u.Size, TagsCode: u.TagsCode, Eval: tags != nil && tags.MatchCode(u.TagsCode),
 			})
+			bytes += int(u.Size)
 		}
 	}
-	answer(r, out, nil)
+	return out, nil
 }

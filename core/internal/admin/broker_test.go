@@ -1,9 +1,11 @@
 package admin_test
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +15,11 @@ import (
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
 	"github.com/hardpointmq/hardpoint/core/message"
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/replication"
+	"github.com/hardpointmq/hardpoint/core/storage"
+	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
+	"github.com/hardpointmq/hardpoint/plugins/replication/solo"
 )
 
 func TestConfig(t *testing.T) {
@@ -177,6 +183,99 @@ func TestQueryConsumeQueue(t *testing.T) {
 	require.Equal(t, "7@T is not exist!", r.Remark)
 	require.Equal(t, command.RespTopicNotExist, ask(command.QueryConsumeQueueRequest{Topic: "nope", Count: 1}).Code)
 	require.Equal(t, command.RespTopicNotExist, ask(command.QueryConsumeQueueRequest{Topic: message.CatalogTopic, Count: 1}).Code)
+}
+
+// reads is a store whose reads of T do what a test says.
+type reads struct {
+	storagemw.Base
+	read atomic.Pointer[func(*storage.Chunk) error]
+}
+
+func (s *reads) Read(ctx context.Context, r storage.ReadRequest, c *storage.Chunk) error {
+	err := s.Store.Read(ctx, r, c)
+	if f := s.read.Load(); f != nil && r.Queue.Topic == "T" && err == nil {
+		err = (*f)(c)
+	}
+	return err
+}
+
+func startReads(t *testing.T) (*enginetest.Client, *reads) {
+	t.Helper()
+	s := &reads{}
+	e := enginetest.Start(t, enginetest.Options{Replication: solo.NewFactory(), Store: func(_ storage.Params, next storage.Store) storage.Store {
+		s.Base = storagemw.Base{Store: next}
+		return s
+	}})
+	c := e.Connect(t)
+	for range 5 {
+		require.Zero(t, c.Send(enginetest.Message{Topic: "T", Body: "x"}).Code)
+	}
+	return c, s
+}
+
+// TestQueryConsumeQueueBeside: the session, and others who share it, go on while units
+// are read; only some such requests are served at a time, and one that fails is answered.
+func TestQueryConsumeQueueBeside(t *testing.T) {
+	c, s := startReads(t)
+	const most = 4
+	entered, leave := make(chan struct{}, most), make(chan struct{})
+	hold := func(*storage.Chunk) error {
+		entered <- struct{}{}
+		<-leave
+		return nil
+	}
+	s.read.Store(&hold)
+	q := command.QueryConsumeQueueRequest{Topic: "T", Count: 10}
+	asked, other := make(chan int32, most), make(chan *enginetest.Reply, 2)
+	go func() {
+		for range most {
+			asked <- c.Begin(command.ReqQueryConsumeQueue, q.Append, nil)
+		}
+		other <- c.Do(command.ReqQueryConsumeQueue, q.Append, nil)
+		other <- c.Do(command.ReqGetBrokerHAStatus, nil, nil)
+	}()
+	for _, want := range []int32{command.RespSystemBusy, command.RespSuccess} {
+		select {
+		case r := <-other:
+			require.Equal(t, want, r.Code, r.Remark)
+		case <-time.After(10 * time.Second):
+			close(leave)
+			t.Fatal("the session waits for the reads")
+		}
+	}
+	for range most {
+		<-entered
+	}
+	close(leave)
+	for range most {
+		require.Len(t, decode[command.ConsumeQueueUnits](t, c.Wait(<-asked)).QueueData, 5)
+	}
+
+	fails := func(*storage.Chunk) error { return plugin.ErrUnavailable }
+	s.read.Store(&fails)
+	require.Equal(t, command.RespServiceNotAvailable, c.Do(command.ReqQueryConsumeQueue, q.Append, nil).Code)
+	panics := func(*storage.Chunk) error { panic("this store cannot read") }
+	s.read.Store(&panics)
+	require.Equal(t, command.RespSystemError, c.Do(command.ReqQueryConsumeQueue, q.Append, nil).Code)
+	s.read.Store(nil)
+	require.Zero(t, c.Do(command.ReqQueryConsumeQueue, q.Append, nil).Code)
+}
+
+// TestQueryConsumeQueueBytes: of large records one request gets fewer units, and the next
+// one the others.
+func TestQueryConsumeQueueBytes(t *testing.T) {
+	c, s := startReads(t)
+	large := func(c *storage.Chunk) error {
+		c.Units = c.Units[:1]
+		c.Units[0].Size, c.Next = 30<<20, c.Units[0].Offset+1
+		return nil
+	}
+	s.read.Store(&large)
+	q := command.QueryConsumeQueueRequest{Topic: "T", Count: 10}
+	got := decode[command.ConsumeQueueUnits](t, c.Do(command.ReqQueryConsumeQueue, q.Append, nil))
+	require.Len(t, got.QueueData, 3)
+	q.Index = 3
+	require.Len(t, decode[command.ConsumeQueueUnits](t, c.Do(command.ReqQueryConsumeQueue, q.Append, nil)).QueueData, 2)
 }
 
 // replicas is a replicator that tells of others.

@@ -65,7 +65,7 @@ func New(k *kernel.Kernel, clients *client.Manager, st *stats.Stats) *Pull {
 	p.pool.New = func() any {
 		t := &task{}
 		t.run = func() {
-			defer p.beside.end()
+			defer p.beside.End()
 			p.pullBeside(t)
 		}
 		return t
@@ -79,7 +79,7 @@ func New(k *kernel.Kernel, clients *client.Manager, st *stats.Stats) *Pull {
 	k.Hooks.OnLeave(p.park.leaveAll)
 	k.Hooks.OnStop(p.park.stop)
 	k.Hooks.OnStart(p.beside.start(k))
-	k.Hooks.OnStop(p.beside.stop)
+	k.Hooks.OnStop(p.beside.Stop)
 	return p
 }
 
@@ -132,7 +132,7 @@ func (p *Pull) serve(r *kernel.Request) {
 			t.wait = min(t.wait, p.k.Config().ShortPolling.Milliseconds())
 		}
 	}
-	if p.beside.begin() {
+	if p.beside.Begin() {
 		go t.run()
 		return
 	}
@@ -144,9 +144,7 @@ func (p *Pull) pullBeside(t *task) {
 	ticket := t.ticket
 	defer func() { // as the session does
 		if x := recover(); x != nil {
-			ticket.Reply(command.RespSystemError, func(w *command.Writer) {
-				w.Remark(ticket.Conn.Recovered(x, command.ReqPullMessage).Error())
-			})
+			ticket.Panicked(x)
 		}
 	}()
 	p.pull(t)
@@ -165,7 +163,7 @@ func (p *Pull) pull(t *task) {
 		}
 	}
 	if err != nil {
-		t.ticket.Reply(kernel.CodeOf(err), func(w *command.Writer) { w.Remark(err.Error()) })
+		t.ticket.Fail(err)
 	} else {
 		p.answer(t)
 	}
