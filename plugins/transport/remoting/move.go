@@ -45,8 +45,8 @@ func (t *Transport) GiveListener(l transport.Listener) (*os.File, error) {
 // TakeListener implements [transport.Mover].
 func (t *Transport) TakeListener(f *os.File, l transport.Listen, s transport.Services) (transport.Listener, error) {
 	defer f.Close()
-	if s.Frames == nil {
-		return nil, fmt.Errorf("transport %s moves frames: Services.Frames must be set", t.set.Name)
+	if err := checkHandler(s.Frames); err != nil {
+		return nil, fmt.Errorf("transport %s moves frames, and cannot serve %q: Services.Frames %w", t.set.Name, l.Address, err)
 	}
 	if err := t.check(); err != nil {
 		return nil, err
@@ -134,6 +134,10 @@ func (p *peer) give() bool {
 
 // TakePeer implements [transport.Mover].
 func (t *Transport) TakePeer(l transport.Listener, lim transport.Limits, m transport.Moving, h transport.Handler) (transport.Peer, error) {
+	if err := checkHandler(h); err != nil {
+		_ = m.File.Close()
+		return nil, fmt.Errorf("transport %s cannot go on with a connection: the handler %w", t.set.Name, err)
+	}
 	c, err := net.FileConn(m.File)
 	_ = m.File.Close()
 	if err != nil {

@@ -10,10 +10,12 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/big"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -467,6 +469,44 @@ func TestServeErrors(t *testing.T) {
 	require.ErrorContains(t, err, "another process has that port")
 	_, err = tr.Serve(t.Context(), transport.Listen{Address: "nonsense"}, transport.Services{Frames: newProbe()})
 	require.ErrorContains(t, err, `"host:port"`)
+}
+
+// many is a handler whose values cannot be compared.
+type many struct {
+	*probe
+	names []string
+}
+
+// TestHandlersAreCompared: a handler that the transport cannot keep a list of is refused
+// when it is given one, wherever that is.
+func TestHandlersAreCompared(t *testing.T) {
+	tr := start(t, plugin.Settings{})
+	bad := many{probe: newProbe()}
+	ln := serve(t, tr, transport.Listen{}, newProbe())
+	for _, h := range []transport.Handler{bad, struct{ transport.Handler }{bad}} {
+		_, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: h})
+		require.ErrorContains(t, err, "cannot be compared; give a pointer to it")
+		require.ErrorContains(t, err, "127.0.0.1:0")
+		_, err = tr.Dial(t.Context(), ln.Address(), transport.Limits{}, nil, h)
+		require.ErrorContains(t, err, fmt.Sprintf("the handler is a %T, ", h))
+		require.ErrorContains(t, err, ln.Address())
+	}
+	_, err := tr.Dial(t.Context(), ln.Address(), transport.Limits{}, nil, nil)
+	require.ErrorContains(t, err, "must be set")
+	p, err := tr.Dial(t.Context(), ln.Address(), transport.Limits{}, nil, struct{ transport.Handler }{newProbe()})
+	require.NoError(t, err, "a value of which all can be compared")
+	require.NoError(t, p.Close())
+
+	if m := tr.Capabilities().Mover; m != nil {
+		f, err := m.GiveListener(ln)
+		require.NoError(t, err)
+		_, err = m.TakeListener(f, transport.Listen{}, transport.Services{Frames: bad})
+		require.ErrorContains(t, err, "cannot be compared")
+		f, err = os.Open(os.DevNull)
+		require.NoError(t, err)
+		_, err = m.TakePeer(ln, transport.Limits{}, transport.Moving{File: f}, bad)
+		require.ErrorContains(t, err, "cannot be compared")
+	}
 }
 
 // TestIdleClock checks Idle with a clock of the test's own.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"reflect"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -144,8 +145,8 @@ func (t *Transport) Capabilities() transport.Capabilities {
 
 // Serve implements [transport.Transport].
 func (t *Transport) Serve(ctx context.Context, l transport.Listen, s transport.Services) (transport.Listener, error) {
-	if s.Frames == nil {
-		return nil, fmt.Errorf("transport %s moves frames: Services.Frames must be set to serve %q", t.set.Name, l.Address)
+	if err := checkHandler(s.Frames); err != nil {
+		return nil, fmt.Errorf("transport %s moves frames, and cannot serve %q: Services.Frames %w", t.set.Name, l.Address, err)
 	}
 	if err := t.check(); err != nil {
 		return nil, err
@@ -192,6 +193,18 @@ func (t *Transport) serve(nl net.Listener, l transport.Listen, s transport.Servi
 	return ln, nil
 }
 
+// checkHandler holds a handler against what the contract says of it: the loops keep those
+// that they owe a Settle, each once.
+func checkHandler(h transport.Handler) error {
+	if h == nil {
+		return errors.New("must be set")
+	}
+	if !reflect.ValueOf(h).Comparable() {
+		return fmt.Errorf("is a %T, and values of that type cannot be compared; give a pointer to it", h)
+	}
+	return nil
+}
+
 func listenHint(err error) string {
 	var addr *net.AddrError
 	switch {
@@ -209,6 +222,9 @@ func listenHint(err error) string {
 
 // Dial implements [transport.Dialer].
 func (t *Transport) Dial(ctx context.Context, address string, lim transport.Limits, conf *tls.Config, h transport.Handler) (transport.Peer, error) {
+	if err := checkHandler(h); err != nil {
+		return nil, fmt.Errorf("transport %s cannot connect to %q: the handler %w", t.set.Name, address, err)
+	}
 	if err := t.check(); err != nil {
 		return nil, err
 	}
