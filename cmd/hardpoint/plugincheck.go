@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,6 +25,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagebench"
 	"github.com/hardpointmq/hardpoint/core/transport"
+	"github.com/hardpointmq/hardpoint/core/vfs"
 	"github.com/hardpointmq/hardpoint/plugins/storage/memory"
 	"github.com/hardpointmq/hardpoint/sdk/external"
 	"github.com/hardpointmq/hardpoint/sdk/wire"
@@ -35,6 +38,13 @@ type checkedProgram struct {
 	Plugins  []checkedPlugin `json:"plugins"`
 	Warnings []string        `json:"warnings,omitempty"`
 	Problems []string        `json:"problems,omitempty"`
+	// Untried is why nothing was found out, which is not the program's fault.
+	Untried string `json:"untried,omitempty"`
+}
+
+// bad reports whether something is wrong with the program itself.
+func (c *checkedProgram) bad() bool {
+	return len(c.Problems) > 0 || slices.ContainsFunc(c.Plugins, func(i checkedPlugin) bool { return len(i.Problems) > 0 })
 }
 
 // checkedPlugin is one that a program serves.
@@ -43,6 +53,8 @@ type checkedPlugin struct {
 	// Tried says in words what was done with it.
 	Tried    string   `json:"tried,omitempty"`
 	Problems []string `json:"problems,omitempty"`
+	// Untried is why nothing is known of it, which is not its fault.
+	Untried string `json:"untried,omitempty"`
 }
 
 // pluginCheck is one run of the command.
@@ -61,7 +73,8 @@ func (p *program) pluginCheck() *cobra.Command {
 configuration: a store keeps and reads a record in a temporary folder, an allocator shares out some queues, a transport
 listens, a replication plugin takes office over a store in memory. What is wrong is said in words.
 
-Flags come before FILE; what follows it is the program's. Exit code 1 when something is wrong.`,
+Flags come before FILE; what follows it is the program's. Exit code 1 when something is wrong, 4 when nothing is, but
+the folder for temporary files (TMPDIR) has not the room to try everything.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "" {
 				return errors.New("needs FILE, the program to check")
@@ -85,10 +98,13 @@ Flags come before FILE; what follows it is the program's. Exit code 1 when somet
 			} else if err := p.printChecked(found); err != nil {
 				return err
 			}
-			if !found.Good {
+			switch {
+			case found.Good:
+				return nil
+			case found.bad():
 				return errReported
 			}
-			return nil
+			return errUnknown
 		},
 	}
 	f := c.Flags()
@@ -108,8 +124,11 @@ func (p *program) printChecked(c *checkedProgram) error {
 		g.row("KIND", "NAME", "VERSION", "CONTRACT", "FACETS", "RESULT")
 		for _, i := range c.Plugins {
 			result := "good: " + i.Tried
-			if len(i.Problems) > 0 {
+			switch {
+			case len(i.Problems) > 0:
 				result = "bad, see below"
+			case i.Untried != "":
+				result = "not tried, see below"
 			}
 			g.row(i.Kind, i.Name, i.Version, i.Contract, strings.Join(i.Facets, " "), result)
 		}
@@ -123,16 +142,25 @@ func (p *program) printChecked(c *checkedProgram) error {
 	for _, s := range c.Problems {
 		fmt.Fprintf(p.stdout, "problem: %s\n", s)
 	}
+	if c.Untried != "" {
+		fmt.Fprintf(p.stdout, "not tried: %s\n", c.Untried)
+	}
 	for _, i := range c.Plugins {
+		if i.Untried != "" {
+			fmt.Fprintf(p.stdout, "not tried: %s %s: %s\n", i.Kind, i.Name, i.Untried)
+		}
 		for _, s := range i.Problems {
 			fmt.Fprintf(p.stdout, "problem: %s %s: %s\n", i.Kind, i.Name, s)
 		}
 	}
-	if c.Good {
-		_, err := fmt.Fprintf(p.stdout, "%s is good\n", c.Program)
-		return err
+	result := "could not be checked"
+	switch {
+	case c.Good:
+		result = "is good"
+	case c.bad():
+		result = "is bad"
 	}
-	_, err := fmt.Fprintf(p.stdout, "%s is bad\n", c.Program)
+	_, err := fmt.Fprintf(p.stdout, "%s %s\n", c.Program, result)
 	return err
 }
 
@@ -147,6 +175,9 @@ func (k *pluginCheck) options() external.Options {
 func (k *pluginCheck) run(ctx context.Context) *checkedProgram {
 	found := &checkedProgram{Program: k.cmd.Path, Plugins: []checkedPlugin{}}
 	serves, err := k.inspect(ctx)
+	if found.Untried = k.noRoom(err); found.Untried != "" {
+		return found
+	}
 	if err != nil {
 		found.Problems = append(found.Problems, k.inWords(err))
 		return found
@@ -165,7 +196,7 @@ func (k *pluginCheck) run(ctx context.Context) *checkedProgram {
 			one.Problems = append(one.Problems, "it is listed twice")
 		}
 		seen[s] = true
-		found.Good = found.Good && len(one.Problems) == 0
+		found.Good = found.Good && len(one.Problems) == 0 && one.Untried == ""
 		found.Plugins = append(found.Plugins, one)
 	}
 	return found
@@ -206,10 +237,52 @@ func (k *pluginCheck) try(ctx context.Context, s external.Served) checkedPlugin 
 	default:
 		err = fmt.Errorf("this host knows no plugins of kind %q; known are allocate, replication, storage and transport", s.Kind)
 	}
-	if err != nil {
+	if one.Untried = k.noRoom(err); err != nil && one.Untried == "" {
 		one.Problems = append(one.Problems, k.inWords(err))
 	}
 	return one
+}
+
+const (
+	// hostRoom is what this program and the plugin's need to talk to each other, and
+	// storeRoom what a store may take: the segment of a broker, and some more.
+	hostRoom  = 1 << 20
+	storeRoom = 1<<30 + 64<<20
+)
+
+// noRoom says in words that an error came of a full temporary folder; empty when it did
+// not. It looks at the folder itself, because a plugin's words for that are its own.
+func (k *pluginCheck) noRoom(err error) string {
+	if err == nil {
+		return ""
+	}
+	need, text := int64(hostRoom), strings.ToLower(err.Error())
+	if errors.Is(err, storage.ErrFull) || strings.Contains(text, "no space left") || strings.Contains(text, "quota exceeded") {
+		need = storeRoom
+	}
+	dir := os.TempDir()
+	if !isFull(dir, need) {
+		return ""
+	}
+	return fmt.Sprintf("the folder for temporary files, %s, has less than the %d MiB that this takes; make room there, or set TMPDIR to another folder: %s", dir, need>>20, k.inWords(err))
+}
+
+// isFull reports whether a folder has no room for so many bytes.
+func isFull(dir string, bytes int64) bool {
+	var disk vfs.OS
+	name := filepath.Join(dir, "check-"+rand.Text())
+	f, err := disk.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		if err = f.Reserve(0, bytes); errors.Is(err, vfs.ErrReserveUnsupported) {
+			u, uErr := disk.Usage(dir)
+			if err = uErr; err == nil && u.Available < uint64(bytes) {
+				err = vfs.ErrNoSpace
+			}
+		}
+		_ = f.Close()
+		_ = disk.Remove(name)
+	}
+	return errors.Is(err, vfs.ErrNoSpace)
 }
 
 // smoke describes a plugin and lets do something with its factory; what was done is

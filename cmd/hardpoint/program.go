@@ -23,6 +23,7 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 	exitWarned  = 3
+	exitUnknown = 4
 )
 
 // version and revision, the commit, are set by the linker for releases.
@@ -33,6 +34,9 @@ var errReported = errors.New("reported")
 
 // errWarned: nothing failed, and there are warnings, which were said already.
 var errWarned = errors.New("warned")
+
+// errUnknown: what was asked could not be found out, and why was said already.
+var errUnknown = errors.New("unknown")
 
 // program is what the commands share.
 type program struct {
@@ -58,6 +62,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitFailure
 	case errors.Is(err, errWarned):
 		return exitWarned
+	case errors.Is(err, errUnknown):
+		return exitUnknown
 	case calledWrongly(err):
 		fmt.Fprintf(stderr, "hardpoint: %s\nRun '%s --help' for usage.\n", harmless(err.Error()), c.CommandPath())
 		return exitUsage
@@ -83,7 +89,7 @@ func (p *program) commands() *cobra.Command {
 		Long: `hardpoint is a message broker that official RocketMQ clients use unchanged.
 
 Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly: the command line has to be changed,
-3 doctor has warnings only.`,
+3 doctor has warnings only, 4 plugin check could not find out.`,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
