@@ -24,7 +24,9 @@
 //   - The read connection ('R') carries the same calls, many at once, when no call
 //     connection is free; cancellations of calls on any connection (their head has
 //     the connection in place of the time: 0 for this one, 1 for the log connection,
-//     2 for the first call connection); events that belong to no call.
+//     2 for the first call connection); events that belong to no call; and Expire, if
+//     both ends know expires_beside of the capabilities and the store has it: then its
+//     answer has the number of its event in place of that of what was published.
 //
 // A connection begins with the 32 bytes of the nonce and the role. A frame has a
 // head of 24 bytes, little endian: uint32 length of the body, uint8 kind, 3

@@ -25,6 +25,7 @@ type emitter struct {
 	mark, own message.Position
 	ownSeq    uint64
 	ownUpTo   message.Position
+	expired   uint64 // number of the last one that told of Expired
 }
 
 // begin is called before a call that changes the log, or Start.
@@ -114,7 +115,17 @@ func (i *instance) events() storage.Events {
 func (e *emitter) tell(x event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.starting {
-		e.send(&x)
+	if e.starting {
+		return
 	}
+	e.send(&x)
+	if x.kind == eventExpired {
+		e.expired = e.seq
+	}
+}
+
+func (e *emitter) lastExpired() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.expired
 }

@@ -38,6 +38,7 @@ type instance struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	ready  chan struct{} // the connections are there
+	beside bool          // Expire may come over the read connection
 	// attached: the stream Data is there.
 	attached bool
 	log      data.Sender
@@ -54,6 +55,8 @@ type instance struct {
 		early   uint64 // cancelled before it arrived, on the log connection
 	}
 	ev emitter
+	// expiring: one Expire at a time, whatever the host does.
+	expiring sync.Mutex
 	// line, when not nil, notes what comes over the read connection, and busy counts its
 	// calls that are under way.
 	line *data.Line
@@ -261,6 +264,23 @@ func (i *instance) append(h *data.Head, body []byte, topics *data.TopicReader) (
 	return i.store.Append(ctx, &b.Batch), nil
 }
 
+// expire is Expire beside the calls of the log connection; the event that belongs to it
+// has the number own.
+func (i *instance) expire(ctx context.Context, first message.Position) (o outcome) {
+	if !i.beside {
+		o.err = storage.ErrUnsupported
+		return o
+	}
+	i.expiring.Lock()
+	defer i.expiring.Unlock()
+	before := i.ev.lastExpired()
+	o.err = i.caps.Retention.Expire(ctx, first)
+	if last := i.ev.lastExpired(); last != before {
+		o.own = last
+	}
+	return o
+}
+
 func (i *instance) change(h *data.Head, body []byte) (failed, err error) {
 	ctx, done := i.context(h, true)
 	defer done()
@@ -273,6 +293,8 @@ func (i *instance) change(h *data.Head, body []byte) (failed, err error) {
 		}
 		switch {
 		case h.Kind == kindExpire && i.caps.Retention != nil:
+			i.expiring.Lock()
+			defer i.expiring.Unlock()
 			return i.caps.Retention.Expire(ctx, at), nil
 		case h.Kind == kindPublish && i.caps.RawLog != nil:
 			return i.caps.RawLog.Publish(ctx, at), nil

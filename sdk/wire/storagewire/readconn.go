@@ -171,6 +171,25 @@ func (r *readConn) ask(ctx context.Context, k data.Kind, out *[]byte) (*call, er
 
 // share does a call over this connection, which others use at the same time.
 func (r *readConn) share(ctx context.Context, k data.Kind, id uint64, frame []byte) (*call, error) {
+	a, err := r.begin(k, id, frame)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		if r.abandon(id) {
+			a.release()
+			r.cancel(id, cancelRead)
+			return nil, ctx.Err()
+		}
+		<-a.done // the answer is on its way into a
+	}
+	return a.ended()
+}
+
+// begin sends a call; done is told of its end.
+func (r *readConn) begin(k data.Kind, id uint64, frame []byte) (*call, error) {
 	a := calls.Get().(*call)
 	r.mu.Lock()
 	if err := r.over; err != nil {
@@ -184,16 +203,11 @@ func (r *readConn) share(ctx context.Context, k data.Kind, id uint64, frame []by
 	if err := r.send.Send(frame); err != nil {
 		_ = r.fault(err) // serve ends all calls
 	}
-	select {
-	case <-a.done:
-	case <-ctx.Done():
-		if r.abandon(id) {
-			a.release()
-			r.cancel(id, cancelRead)
-			return nil, ctx.Err()
-		}
-		<-a.done // the answer is on its way into a
-	}
+	return a, nil
+}
+
+// ended gives a call that has an answer.
+func (a *call) ended() (*call, error) {
 	if a.err != nil {
 		err := a.err
 		a.release()
@@ -355,14 +369,58 @@ func (r *readConn) sync(ctx context.Context, end message.Position) (o outcome, e
 	if err != nil {
 		return o, err
 	}
+	return r.outcome(a, kindSync, &promise{least: end, most: mostLog})
+}
+
+// expire asks for Expire. When ctx ends, the other end is told, and what it says is the
+// outcome: no two are under way.
+func (r *readConn) expire(ctx context.Context, first message.Position) (o outcome, err error) {
+	left, err := data.Left(ctx)
+	if err != nil {
+		return o, err
+	}
+	id := r.last.Add(1)
+	out := data.PutInt(data.Begin(nil), first)
+	data.Finish(out, 0, kindExpire, id, left, 0)
+	a, err := r.begin(kindExpire, id, out)
+	if err != nil {
+		return o, err
+	}
+	stop := context.AfterFunc(ctx, func() { r.cancel(id, cancelRead) })
+	defer stop()
+	<-a.done
+	if a, err = a.ended(); err != nil {
+		return o, err
+	}
+	return r.outcome(a, kindExpire, &anything)
+}
+
+// outcome reads the answer to a call that makes a promise.
+func (r *readConn) outcome(a *call, k data.Kind, must *promise) (o outcome, err error) {
 	defer a.release()
-	if o, err = readOutcome(a.answer()); err == nil && o.err == nil {
-		err = (&promise{least: end, most: mostLog}).kept(kindSync, &o.marks)
+	if a.kind != kindDone {
+		err = fmt.Errorf("%w: %s failed without an outcome", data.ErrFrame, names[k])
+	} else if o, err = readOutcome(a.answer()); err == nil && o.err == nil {
+		err = must.kept(k, &o.marks)
 	}
 	if err != nil {
 		return o, r.fault(err)
 	}
 	return o, nil
+}
+
+// take notes an outcome that the read connection brought, and gives its error.
+func (c *session) take(ctx context.Context, o *outcome) error {
+	if c.note(&o.marks) {
+		c.refresh(ctx)
+	}
+	if o.err == nil {
+		return nil
+	}
+	if why := c.lost(); why != nil {
+		return why
+	}
+	return wire.OfCall(ctx, writeError(o.err))
 }
 
 // lastWords is how long what a process has said is read after its end.
@@ -449,17 +507,11 @@ func (s *store) Sync(ctx context.Context, end message.Position) error {
 		return err
 	}
 	o, err := c.read.sync(ctx, end)
+	if err == nil {
+		err = c.take(ctx, &o)
+	}
 	if err != nil {
 		return err
-	}
-	if c.note(&o.marks) {
-		c.refresh(ctx)
-	}
-	if o.err != nil {
-		if why := c.lost(); why != nil {
-			return why
-		}
-		return wire.OfCall(ctx, writeError(o.err))
 	}
 	s.st.Lock()
 	s.st.ack.synced = max(s.st.ack.synced, end)
@@ -495,7 +547,24 @@ func (r retention) Segments(ctx context.Context) ([]storage.Segment, error) {
 
 // Expire implements storage.Retention.
 func (r retention) Expire(ctx context.Context, first message.Position) error {
-	return r.s.move(ctx, kindExpire, first, anything)
+	c, err := r.s.writing(ctx)
+	if err != nil {
+		return err
+	}
+	if !c.beside {
+		return r.s.move(ctx, kindExpire, first, anything)
+	}
+	o, err := c.read.expire(ctx, first)
+	if err != nil {
+		return err
+	}
+	if o.own != 0 && !c.heard(o.own) { // the event belongs to the call
+		if why := c.lost(); why != nil {
+			return why
+		}
+		return storage.ErrNotRunning
+	}
+	return c.take(ctx, &o)
 }
 
 // Drop implements storage.Retention.

@@ -62,8 +62,11 @@ func toParams(p *storage.Params) *storagepb.Params {
 	}
 }
 
-func toCapabilities(c storage.Capabilities) *storagepb.Capabilities {
-	return &storagepb.Capabilities{Facets: c.Facets(), SurvivesProcessDeath: c.Survives == storage.SurvivesProcessDeath}
+func (s *Server) capabilities(c storage.Capabilities) *storagepb.Capabilities {
+	return &storagepb.Capabilities{
+		Facets: c.Facets(), SurvivesProcessDeath: c.Survives == storage.SurvivesProcessDeath,
+		ExpiresBeside: c.Retention != nil && c.ExpiresBeside && !s.stream,
+	}
 }
 
 // Probe implements storagepb.StorageServer.
@@ -81,7 +84,7 @@ func (s *Server) probe(ctx context.Context, r *storagepb.ProbeRequest) (*storage
 	if err != nil {
 		return nil, err
 	}
-	caps := toCapabilities(st.Capabilities())
+	caps := s.capabilities(st.Capabilities())
 	if err := st.Shutdown(ctx); err != nil {
 		return nil, fmt.Errorf("shut down a store that was never started: %w", err)
 	}
@@ -110,7 +113,8 @@ func (s *Server) build(ctx context.Context, r *storagepb.OpenRequest) (*storagep
 		return nil, err
 	}
 	i.caps = i.store.Capabilities()
-	out := &storagepb.OpenResponse{Capabilities: toCapabilities(i.caps)}
+	out := &storagepb.OpenResponse{Capabilities: s.capabilities(i.caps)}
+	i.beside = out.Capabilities.ExpiresBeside
 	if !s.stream {
 		if i.ln, err = data.Listen(r.GetSocketDir()); err != nil {
 			return nil, errors.Join(err, i.shutdown(ctx))

@@ -24,8 +24,10 @@ type session struct {
 	s    *store
 	proc wire.Process
 	id   uint64
-	log  logConn
-	read readConn
+	// beside: the process takes Expire over the read connection.
+	beside bool
+	log    logConn
+	read   readConn
 
 	events events
 
@@ -80,6 +82,7 @@ func (s *store) connect(ctx context.Context) (_ *session, st storage.State, err 
 	case err != nil:
 		return nil, st, err
 	default:
+		c.beside = opened.GetCapabilities().GetExpiresBeside()
 		c.log.open(conns[0])
 		c.read.open(conns[1])
 		for _, conn := range conns[2:] {
@@ -234,15 +237,7 @@ func (c *session) deliver(seq uint64, tell func()) bool {
 	s := c.s
 	s.told.Lock()
 	defer s.told.Unlock()
-	if c.told+1 < seq {
-		missing := c.told + 1
-		defer time.AfterFunc(eventTime, func() {
-			_ = c.gone(fmt.Errorf("%w: event %d came, and %d did not within %v", data.ErrFrame, seq, missing, eventTime))
-		}).Stop()
-	}
-	for c.told+1 < seq && c.cause.Load() == nil && s.life.Running() {
-		s.told.turn.Wait()
-	}
+	c.awaitBefore(seq)
 	switch {
 	case seq <= c.told:
 		_ = c.gone(lie("event %d came after event %d", seq, c.told))
@@ -254,6 +249,29 @@ func (c *session) deliver(seq uint64, tell func()) bool {
 	c.told = seq
 	s.told.turn.Broadcast()
 	return true
+}
+
+// awaitBefore waits until all events before number seq are delivered, or the session is
+// over; told.mu is held.
+func (c *session) awaitBefore(seq uint64) {
+	s := c.s
+	if c.told+1 < seq {
+		missing := c.told + 1
+		defer time.AfterFunc(eventTime, func() {
+			_ = c.gone(fmt.Errorf("%w: event %d came, and %d did not within %v", data.ErrFrame, seq, missing, eventTime))
+		}).Stop()
+	}
+	for c.told+1 < seq && c.cause.Load() == nil && s.life.Running() {
+		s.told.turn.Wait()
+	}
+}
+
+// heard waits until event number seq is delivered; false when it will not be.
+func (c *session) heard(seq uint64) bool {
+	c.s.told.Lock()
+	defer c.s.told.Unlock()
+	c.awaitBefore(seq + 1)
+	return c.told >= seq
 }
 
 // event delivers one that came as a frame.

@@ -93,6 +93,7 @@ func newStore(h *host, p storage.Params, raw plugin.Raw, c *storagepb.Capabiliti
 	if c.GetSurvivesProcessDeath() {
 		s.caps.Survives = storage.SurvivesProcessDeath
 	}
+	s.caps.ExpiresBeside = c.GetExpiresBeside()
 	return s
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/hardpointmq/hardpoint/sdk/wire/internal/data"
 )
 
-// worker does calls that do not change the log, one at a time, and has the memory
+// worker does calls other than those of the log connection, one at a time, and has the memory
 // for them: what it is asked twice in a row costs it none.
 type worker struct {
 	i    *instance
@@ -19,7 +19,7 @@ type worker struct {
 
 	read    storage.ReadRequest
 	at      []message.Position // of Get
-	pos     message.Position   // of ReadLog, Sync
+	pos     message.Position   // of ReadLog, Sync, Expire
 	most    int64              // of ReadLog
 	queries []storage.OffsetQuery
 
@@ -47,11 +47,11 @@ func (w *worker) parse(h *data.Head, body []byte) (err error) {
 	case kindOffsets:
 		w.queries, err = readQueries(body, w.queries[:0])
 		return err
-	case kindSync:
+	case kindSync, kindExpire:
 		w.pos = message.Position(d.Int())
-		return d.Done("Sync")
+		return d.Done(names[h.Kind])
 	}
-	return fmt.Errorf("%w: kind %d is no call that leaves the log as it is", data.ErrFrame, h.Kind)
+	return fmt.Errorf("%w: kind %d is no call of this connection", data.ErrFrame, h.Kind)
 }
 
 // do does the call and answers it; a broken connection ends its reader, too.
@@ -74,13 +74,18 @@ func (w *worker) do(ctx context.Context, to *data.Sender) {
 		if err = w.i.store.Offsets(ctx, w.queries, &w.answers); err == nil {
 			w.out = putAnswers(w.out, len(w.queries) == 0, &w.answers)
 		}
-	case kindSync:
-		o := outcome{err: w.i.store.Sync(ctx, w.pos)}
+	case kindSync, kindExpire:
+		var o outcome
+		if w.head.Kind == kindExpire {
+			o = w.i.expire(ctx, w.pos)
+		} else {
+			o.err = w.i.store.Sync(ctx, w.pos)
+		}
 		o.marks = w.i.marks()
 		w.out = putOutcome(w.out, &o)
 	}
 	kind, total := kindDone, 0
-	if k := w.head.Kind; err == nil && k != kindOffsets && k != kindSync {
+	if k := w.head.Kind; err == nil && k != kindOffsets && k != kindSync && k != kindExpire {
 		topic := ""
 		if k == kindRead {
 			topic = w.read.Queue.Topic

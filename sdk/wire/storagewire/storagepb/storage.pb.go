@@ -228,8 +228,11 @@ type Capabilities struct {
 	Facets []string               `protobuf:"bytes,1,rep,name=facets,proto3" json:"facets,omitempty"`
 	// survives_process_death: a returned Append survives kill -9 of the plugin.
 	SurvivesProcessDeath bool `protobuf:"varint,2,opt,name=survives_process_death,json=survivesProcessDeath,proto3" json:"survives_process_death,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// expires_beside: Expire may come over the read connection, while the log connection
+	// has other calls. Never true without data sockets.
+	ExpiresBeside bool `protobuf:"varint,3,opt,name=expires_beside,json=expiresBeside,proto3" json:"expires_beside,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Capabilities) Reset() {
@@ -272,6 +275,13 @@ func (x *Capabilities) GetFacets() []string {
 func (x *Capabilities) GetSurvivesProcessDeath() bool {
 	if x != nil {
 		return x.SurvivesProcessDeath
+	}
+	return false
+}
+
+func (x *Capabilities) GetExpiresBeside() bool {
+	if x != nil {
+		return x.ExpiresBeside
 	}
 	return false
 }
@@ -1235,10 +1245,11 @@ const file_hardpoint_storage_v1_storage_proto_rawDesc = "" +
 	"\x06params\x18\x03 \x01(\v2\x1c.hardpoint.storage.v1.ParamsR\x06params\"\x8f\x01\n" +
 	"\rProbeResponse\x126\n" +
 	"\afailure\x18\x01 \x01(\v2\x1c.hardpoint.plugin.v1.FailureR\afailure\x12F\n" +
-	"\fcapabilities\x18\x02 \x01(\v2\".hardpoint.storage.v1.CapabilitiesR\fcapabilities\"\\\n" +
+	"\fcapabilities\x18\x02 \x01(\v2\".hardpoint.storage.v1.CapabilitiesR\fcapabilities\"\x83\x01\n" +
 	"\fCapabilities\x12\x16\n" +
 	"\x06facets\x18\x01 \x03(\tR\x06facets\x124\n" +
-	"\x16survives_process_death\x18\x02 \x01(\bR\x14survivesProcessDeath\"\xbd\x01\n" +
+	"\x16survives_process_death\x18\x02 \x01(\bR\x14survivesProcessDeath\x12%\n" +
+	"\x0eexpires_beside\x18\x03 \x01(\bR\rexpiresBeside\"\xbd\x01\n" +
 	"\vOpenRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\x124\n" +

@@ -15,7 +15,7 @@ from hardpoint.plugin.v1 import plugin_pb2 as hardpoint_dot_plugin_dot_v1_dot_pl
 from hardpoint.storage.v1 import stream_pb2 as hardpoint_dot_storage_dot_v1_dot_stream__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"hardpoint/storage/v1/storage.proto\x12\x14hardpoint.storage.v1\x1a hardpoint/plugin/v1/plugin.proto\x1a!hardpoint/storage/v1/stream.proto\"\x8a\x01\n\x06Params\x12/\n\x08settings\x18\x01 \x01(\x0b\x32\x1d.hardpoint.plugin.v1.Settings\x12\x0f\n\x07segment\x18\x02 \x01(\x03\x12\x18\n\x10\x65xplicit_publish\x18\x03 \x01(\x08\x12\x14\n\x0c\x64\x65lay_levels\x18\x04 \x03(\x03\x12\x0e\n\x06log_id\x18\x05 \x01(\t\"\\\n\x0cProbeRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\x0c\x12,\n\x06params\x18\x03 \x01(\x0b\x32\x1c.hardpoint.storage.v1.Params\"x\n\rProbeResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\x12\x38\n\x0c\x63\x61pabilities\x18\x02 \x01(\x0b\x32\".hardpoint.storage.v1.Capabilities\">\n\x0c\x43\x61pabilities\x12\x0e\n\x06\x66\x61\x63\x65ts\x18\x01 \x03(\t\x12\x1e\n\x16survives_process_death\x18\x02 \x01(\x08\"\x89\x01\n\x0bOpenRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\x0c\x12,\n\x06params\x18\x03 \x01(\x0b\x32\x1c.hardpoint.storage.v1.Params\x12\x12\n\nsocket_dir\x18\x04 \x01(\t\x12\x18\n\x10\x63\x61ll_connections\x18\x05 \x01(\r\"\xd7\x01\n\x0cOpenResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\x12\x10\n\x08instance\x18\x02 \x01(\x04\x12\x38\n\x0c\x63\x61pabilities\x18\x03 \x01(\x0b\x32\".hardpoint.storage.v1.Capabilities\x12\x0e\n\x06socket\x18\x04 \x01(\t\x12\r\n\x05nonce\x18\x05 \x01(\x0c\x12\x13\n\x0bmax_message\x18\x06 \x01(\x03\x12\x18\n\x10\x63\x61ll_connections\x18\x07 \x01(\r\" \n\x0cStartRequest\x12\x10\n\x08instance\x18\x01 \x01(\x04\"m\n\rStartResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\x12-\n\x05state\x18\x02 \x01(\x0b\x32\x1e.hardpoint.storage.v1.LogState\"#\n\x0fShutdownRequest\x12\x10\n\x08instance\x18\x01 \x01(\x04\"A\n\x10ShutdownResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\" \n\x0cStateRequest\x12\x10\n\x08instance\x18\x01 \x01(\x04\"m\n\rStateResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\x12-\n\x05state\x18\x02 \x01(\x0b\x32\x1e.hardpoint.storage.v1.LogState\"\xc5\x01\n\x08LogState\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06log_id\x18\x02 \x01(\t\x12\x0f\n\x07segment\x18\x03 \x01(\x03\x12\r\n\x05\x66irst\x18\x04 \x01(\x03\x12\x11\n\tpublished\x18\x05 \x01(\x03\x12\x0f\n\x07\x64urable\x18\x06 \x01(\x03\x12\x0c\n\x04tail\x18\x07 \x01(\x03\x12\x17\n\x0flast_store_time\x18\x08 \x01(\x03\x12-\n\x07\x64\x61maged\x18\t \x03(\x0b\x32\x1c.hardpoint.storage.v1.Damage\"@\n\x06\x44\x61mage\x12\x0c\n\x04\x66rom\x18\x01 \x01(\x03\x12\n\n\x02to\x18\x02 \x01(\x03\x12\x0c\n\x04\x66ile\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"#\n\x0fSegmentsRequest\x12\x10\n\x08instance\x18\x01 \x01(\x04\"r\n\x10SegmentsResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\x12/\n\x08segments\x18\x02 \x03(\x0b\x32\x1d.hardpoint.storage.v1.Segment\"g\n\x07Segment\x12\n\n\x02\x61t\x18\x01 \x01(\x03\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\x12\x18\n\x10\x66irst_store_time\x18\x03 \x01(\x03\x12\x17\n\x0flast_store_time\x18\x04 \x01(\x03\x12\x0e\n\x06leases\x18\x05 \x01(\x05\"b\n\x0b\x46indRequest\x12\x10\n\x08instance\x18\x01 \x01(\x04\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0c\n\x04\x66rom\x18\x04 \x01(\x03\x12\n\n\x02to\x18\x05 \x01(\x03\x12\x0b\n\x03max\x18\x06 \x01(\x05\"I\n\x0c\x46indResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\x12\n\n\x02\x61t\x18\x02 \x03(\x03\x32\xa6\x05\n\x07Storage\x12P\n\x05Probe\x12\".hardpoint.storage.v1.ProbeRequest\x1a#.hardpoint.storage.v1.ProbeResponse\x12M\n\x04Open\x12!.hardpoint.storage.v1.OpenRequest\x1a\".hardpoint.storage.v1.OpenResponse\x12Q\n\x04\x44\x61ta\x12!.hardpoint.storage.v1.DataRequest\x1a\".hardpoint.storage.v1.DataResponse(\x01\x30\x01\x12P\n\x05Start\x12\".hardpoint.storage.v1.StartRequest\x1a#.hardpoint.storage.v1.StartResponse\x12Y\n\x08Shutdown\x12%.hardpoint.storage.v1.ShutdownRequest\x1a&.hardpoint.storage.v1.ShutdownResponse\x12P\n\x05State\x12\".hardpoint.storage.v1.StateRequest\x1a#.hardpoint.storage.v1.StateResponse\x12Y\n\x08Segments\x12%.hardpoint.storage.v1.SegmentsRequest\x1a&.hardpoint.storage.v1.SegmentsResponse\x12M\n\x04\x46ind\x12!.hardpoint.storage.v1.FindRequest\x1a\".hardpoint.storage.v1.FindResponseBKZIgithub.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb;storagepbb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"hardpoint/storage/v1/storage.proto\x12\x14hardpoint.storage.v1\x1a hardpoint/plugin/v1/plugin.proto\x1a!hardpoint/storage/v1/stream.proto\"\x8a\x01\n\x06Params\x12/\n\x08settings\x18\x01 \x01(\x0b\x32\x1d.hardpoint.plugin.v1.Settings\x12\x0f\n\x07segment\x18\x02 \x01(\x03\x12\x18\n\x10\x65xplicit_publish\x18\x03 \x01(\x08\x12\x14\n\x0c\x64\x65lay_levels\x18\x04 \x03(\x03\x12\x0e\n\x06log_id\x18\x05 \x01(\t\"\\\n\x0cProbeRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\x0c\x12,\n\x06params\x18\x03 \x01(\x0b\x32\x1c.hardpoint.storage.v1.Params\"x\n\rProbeResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\x12\x38\n\x0c\x63\x61pabilities\x18\x02 \x01(\x0b\x32\".hardpoint.storage.v1.Capabilities\"V\n\x0c\x43\x61pabilities\x12\x0e\n\x06\x66\x61\x63\x65ts\x18\x01 \x03(\t\x12\x1e\n\x16survives_process_death\x18\x02 \x01(\x08\x12\x16\n\x0e\x65xpires_beside\x18\x03 \x01(\x08\"\x89\x01\n\x0bOpenRequest\x12\x0e\n\x06plugin\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\x0c\x12,\n\x06params\x18\x03 \x01(\x0b\x32\x1c.hardpoint.storage.v1.Params\x12\x12\n\nsocket_dir\x18\x04 \x01(\t\x12\x18\n\x10\x63\x61ll_connections\x18\x05 \x01(\r\"\xd7\x01\n\x0cOpenResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\x12\x10\n\x08instance\x18\x02 \x01(\x04\x12\x38\n\x0c\x63\x61pabilities\x18\x03 \x01(\x0b\x32\".hardpoint.storage.v1.Capabilities\x12\x0e\n\x06socket\x18\x04 \x01(\t\x12\r\n\x05nonce\x18\x05 \x01(\x0c\x12\x13\n\x0bmax_message\x18\x06 \x01(\x03\x12\x18\n\x10\x63\x61ll_connections\x18\x07 \x01(\r\" \n\x0cStartRequest\x12\x10\n\x08instance\x18\x01 \x01(\x04\"m\n\rStartResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\x12-\n\x05state\x18\x02 \x01(\x0b\x32\x1e.hardpoint.storage.v1.LogState\"#\n\x0fShutdownRequest\x12\x10\n\x08instance\x18\x01 \x01(\x04\"A\n\x10ShutdownResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\" \n\x0cStateRequest\x12\x10\n\x08instance\x18\x01 \x01(\x04\"m\n\rStateResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\x12-\n\x05state\x18\x02 \x01(\x0b\x32\x1e.hardpoint.storage.v1.LogState\"\xc5\x01\n\x08LogState\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06log_id\x18\x02 \x01(\t\x12\x0f\n\x07segment\x18\x03 \x01(\x03\x12\r\n\x05\x66irst\x18\x04 \x01(\x03\x12\x11\n\tpublished\x18\x05 \x01(\x03\x12\x0f\n\x07\x64urable\x18\x06 \x01(\x03\x12\x0c\n\x04tail\x18\x07 \x01(\x03\x12\x17\n\x0flast_store_time\x18\x08 \x01(\x03\x12-\n\x07\x64\x61maged\x18\t \x03(\x0b\x32\x1c.hardpoint.storage.v1.Damage\"@\n\x06\x44\x61mage\x12\x0c\n\x04\x66rom\x18\x01 \x01(\x03\x12\n\n\x02to\x18\x02 \x01(\x03\x12\x0c\n\x04\x66ile\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"#\n\x0fSegmentsRequest\x12\x10\n\x08instance\x18\x01 \x01(\x04\"r\n\x10SegmentsResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\x12/\n\x08segments\x18\x02 \x03(\x0b\x32\x1d.hardpoint.storage.v1.Segment\"g\n\x07Segment\x12\n\n\x02\x61t\x18\x01 \x01(\x03\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\x12\x18\n\x10\x66irst_store_time\x18\x03 \x01(\x03\x12\x17\n\x0flast_store_time\x18\x04 \x01(\x03\x12\x0e\n\x06leases\x18\x05 \x01(\x05\"b\n\x0b\x46indRequest\x12\x10\n\x08instance\x18\x01 \x01(\x04\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0c\n\x04\x66rom\x18\x04 \x01(\x03\x12\n\n\x02to\x18\x05 \x01(\x03\x12\x0b\n\x03max\x18\x06 \x01(\x05\"I\n\x0c\x46indResponse\x12-\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x1c.hardpoint.plugin.v1.Failure\x12\n\n\x02\x61t\x18\x02 \x03(\x03\x32\xa6\x05\n\x07Storage\x12P\n\x05Probe\x12\".hardpoint.storage.v1.ProbeRequest\x1a#.hardpoint.storage.v1.ProbeResponse\x12M\n\x04Open\x12!.hardpoint.storage.v1.OpenRequest\x1a\".hardpoint.storage.v1.OpenResponse\x12Q\n\x04\x44\x61ta\x12!.hardpoint.storage.v1.DataRequest\x1a\".hardpoint.storage.v1.DataResponse(\x01\x30\x01\x12P\n\x05Start\x12\".hardpoint.storage.v1.StartRequest\x1a#.hardpoint.storage.v1.StartResponse\x12Y\n\x08Shutdown\x12%.hardpoint.storage.v1.ShutdownRequest\x1a&.hardpoint.storage.v1.ShutdownResponse\x12P\n\x05State\x12\".hardpoint.storage.v1.StateRequest\x1a#.hardpoint.storage.v1.StateResponse\x12Y\n\x08Segments\x12%.hardpoint.storage.v1.SegmentsRequest\x1a&.hardpoint.storage.v1.SegmentsResponse\x12M\n\x04\x46ind\x12!.hardpoint.storage.v1.FindRequest\x1a\".hardpoint.storage.v1.FindResponseBKZIgithub.com/hardpointmq/hardpoint/sdk/wire/storagewire/storagepb;storagepbb\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hardpoint.storage.v1.storage_pb2', globals())
@@ -30,37 +30,37 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _PROBERESPONSE._serialized_start=364
   _PROBERESPONSE._serialized_end=484
   _CAPABILITIES._serialized_start=486
-  _CAPABILITIES._serialized_end=548
-  _OPENREQUEST._serialized_start=551
-  _OPENREQUEST._serialized_end=688
-  _OPENRESPONSE._serialized_start=691
-  _OPENRESPONSE._serialized_end=906
-  _STARTREQUEST._serialized_start=908
-  _STARTREQUEST._serialized_end=940
-  _STARTRESPONSE._serialized_start=942
-  _STARTRESPONSE._serialized_end=1051
-  _SHUTDOWNREQUEST._serialized_start=1053
-  _SHUTDOWNREQUEST._serialized_end=1088
-  _SHUTDOWNRESPONSE._serialized_start=1090
-  _SHUTDOWNRESPONSE._serialized_end=1155
-  _STATEREQUEST._serialized_start=1157
-  _STATEREQUEST._serialized_end=1189
-  _STATERESPONSE._serialized_start=1191
-  _STATERESPONSE._serialized_end=1300
-  _LOGSTATE._serialized_start=1303
-  _LOGSTATE._serialized_end=1500
-  _DAMAGE._serialized_start=1502
-  _DAMAGE._serialized_end=1566
-  _SEGMENTSREQUEST._serialized_start=1568
-  _SEGMENTSREQUEST._serialized_end=1603
-  _SEGMENTSRESPONSE._serialized_start=1605
-  _SEGMENTSRESPONSE._serialized_end=1719
-  _SEGMENT._serialized_start=1721
-  _SEGMENT._serialized_end=1824
-  _FINDREQUEST._serialized_start=1826
-  _FINDREQUEST._serialized_end=1924
-  _FINDRESPONSE._serialized_start=1926
-  _FINDRESPONSE._serialized_end=1999
-  _STORAGE._serialized_start=2002
-  _STORAGE._serialized_end=2680
+  _CAPABILITIES._serialized_end=572
+  _OPENREQUEST._serialized_start=575
+  _OPENREQUEST._serialized_end=712
+  _OPENRESPONSE._serialized_start=715
+  _OPENRESPONSE._serialized_end=930
+  _STARTREQUEST._serialized_start=932
+  _STARTREQUEST._serialized_end=964
+  _STARTRESPONSE._serialized_start=966
+  _STARTRESPONSE._serialized_end=1075
+  _SHUTDOWNREQUEST._serialized_start=1077
+  _SHUTDOWNREQUEST._serialized_end=1112
+  _SHUTDOWNRESPONSE._serialized_start=1114
+  _SHUTDOWNRESPONSE._serialized_end=1179
+  _STATEREQUEST._serialized_start=1181
+  _STATEREQUEST._serialized_end=1213
+  _STATERESPONSE._serialized_start=1215
+  _STATERESPONSE._serialized_end=1324
+  _LOGSTATE._serialized_start=1327
+  _LOGSTATE._serialized_end=1524
+  _DAMAGE._serialized_start=1526
+  _DAMAGE._serialized_end=1590
+  _SEGMENTSREQUEST._serialized_start=1592
+  _SEGMENTSREQUEST._serialized_end=1627
+  _SEGMENTSRESPONSE._serialized_start=1629
+  _SEGMENTSRESPONSE._serialized_end=1743
+  _SEGMENT._serialized_start=1745
+  _SEGMENT._serialized_end=1848
+  _FINDREQUEST._serialized_start=1850
+  _FINDREQUEST._serialized_end=1948
+  _FINDRESPONSE._serialized_start=1950
+  _FINDRESPONSE._serialized_end=2023
+  _STORAGE._serialized_start=2026
+  _STORAGE._serialized_end=2704
 # @@protoc_insertion_point(module_scope)
