@@ -181,7 +181,7 @@ func (c *Client) brokerAt(ctx context.Context, address string) (Broker, error) {
 	config, err := c.Config(ctx, b)
 	if code, ok := CodeOf(err); ok && code == command.RespRequestCodeNotSupported { // one that is embedded, or no broker
 		if _, err = c.Runtime(ctx, b, false); err != nil {
-			return b, fmt.Errorf("%s is no broker: %w", address, err)
+			return b, err
 		}
 		if info, err := c.Clusters(ctx); err == nil { // else it has no name
 			for _, m := range All(&info) {

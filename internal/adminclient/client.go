@@ -93,13 +93,28 @@ type Error struct {
 	Err     error
 }
 
-// Error names the server and the request.
+// Error names the server and the request, and says when the server is of the other kind.
 func (e *Error) Error() string {
 	var code *rpc.CodeError
-	if errors.As(e.Err, &code) {
-		return fmt.Sprintf("%s answers to %s: %v", e.Address, command.RequestName(e.Request), e.Err)
+	if !errors.As(e.Err, &code) {
+		return e.Err.Error()
 	}
-	return e.Err.Error()
+	return fmt.Sprintf("%s %sanswers to %s: %v", e.Address, otherKind(e.Request, code.Code), command.RequestName(e.Request), e.Err)
+}
+
+// otherKind tells by a request that all servers of one kind serve that a server which does
+// not know it is none of them.
+func otherKind(request, answer int32) string {
+	if answer != command.RespRequestCodeNotSupported {
+		return ""
+	}
+	switch request {
+	case command.ReqGetBrokerClusterInfo, command.ReqGetRouteInfoByTopic:
+		return "is no name server (a broker?): it "
+	case command.ReqGetBrokerRuntimeInfo:
+		return "is no broker (a name server?): it "
+	}
+	return ""
 }
 
 // Unwrap is the cause.

@@ -117,6 +117,21 @@ func TestNameServersFailOver(t *testing.T) {
 	require.ErrorIs(t, err, adminclient.ErrNoNameServer)
 }
 
+// TestOtherKind: of a broker where a name server should be, and the reverse, it is said.
+func TestOtherKind(t *testing.T) {
+	n := newNetwork(t)
+	unknown := refusal{command.RespRequestCodeNotSupported, " request type 1 not supported"}
+	n.serve("a broker", scriptedServer{command.ReqGetBrokerClusterInfo: unknown, command.ReqGetRouteInfoByTopic: unknown})
+	n.serve("names", scriptedServer{command.ReqGetBrokerConfig: unknown, command.ReqGetBrokerRuntimeInfo: unknown})
+	c := n.client("a broker")
+	_, err := c.Clusters(t.Context())
+	require.ErrorContains(t, err, "a broker is no name server (a broker?): it answers to GET_BROKER_CLUSTER_INFO")
+	_, err = c.Route(t.Context(), "T")
+	require.ErrorContains(t, err, "is no name server")
+	_, err = c.Runtime(t.Context(), adminclient.Broker{Address: "names"}, false)
+	require.ErrorContains(t, err, "names is no broker (a name server?): it answers to GET_BROKER_RUNTIME_INFO")
+}
+
 // TestPartialFailure: one of two brokers that is down is named, and what the other one
 // says is there.
 func TestPartialFailure(t *testing.T) {
