@@ -175,7 +175,7 @@ func (p *Port) Start(ctx context.Context) error {
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", p.address)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w; choose another address", p.key, p.address, err)
+		return fmt.Errorf("%s %s: %w; choose another address, or off for none", p.key, p.address, err)
 	}
 	done := make(chan error, 1)
 	p.mu.Lock()
