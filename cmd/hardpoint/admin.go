@@ -114,6 +114,11 @@ func (a *adminFlags) with(ctx context.Context, do func(context.Context, *admincl
 	if guessed && errors.Is(err, adminclient.ErrNoNameServer) {
 		err = fmt.Errorf("%w\nno name server was named: say --namesrv, or set NAMESRV_ADDR", err)
 	}
+	if unheard(err) {
+		if do := whyTLS(err); do != "" {
+			err = fmt.Errorf("%w\n%s", err, do)
+		}
+	}
 	return err
 }
 

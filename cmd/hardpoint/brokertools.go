@@ -286,13 +286,20 @@ Hardpoint's brokers keep a change until they stop, Apache's write it into their 
 }
 
 func (t changedTable) print(g *page) {
+	kept := false
 	for _, b := range t.Brokers {
+		// Apache's brokers tell nothing, and write changes into their files.
+		kept = kept || len(b.Changes) > 0 && b.Said != ""
 		if len(b.Changes) == 0 {
 			g.line("%s\tnothing changed", b.Broker)
 		}
 		for _, c := range b.Changes {
 			g.line("%s\t%s: %s -> %s", b.Broker, c.Key, orDash(c.Old), orDash(c.New))
 		}
+	}
+	if kept {
+		g.line("")
+		g.line("that holds until the broker stops: write it into its configuration, too")
 	}
 }
 

@@ -53,6 +53,7 @@ func TestBrokersThatRun(t *testing.T) {
 	out, _ = asked(t, exitOK, "broker", "config", "set", "traceOn=FALSE ", "--cluster", "DefaultCluster")
 	require.Regexp(t, `(?m)^broker-a \(\S+\) +traceOn: true -> false$`, out)
 	require.Regexp(t, `(?m)^broker-b \(\S+\) +traceOn: true -> false$`, out)
+	require.Contains(t, out, "that holds until the broker stops")
 	out, _ = asked(t, exitOK, "broker", "config", "set", "traceOn=false", "--broker", "broker-a")
 	require.Regexp(t, `(?m)^broker-a \(\S+\) +nothing changed$`, out)
 	for set, says := range map[string]string{

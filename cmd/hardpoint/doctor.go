@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,7 +175,7 @@ func (d *doctor) nameServers(ctx context.Context) (info command.ClusterInfo, her
 			continue
 		}
 		if err != nil {
-			d.failed(of, server, "start it, let its port through, or take it off the list: clients lose time with it", err)
+			d.failed(of, server, cmp.Or(whyTLS(err), "start it, let its port through, or take it off the list: clients lose time with it"), err)
 			continue
 		}
 		brokers := 0

@@ -48,7 +48,7 @@ func (d *doctor) examine(ctx context.Context, b adminclient.Broker, here []strin
 		p.say(verdictFailure, "reach", whyUnreached(b.Address, err), "%s", err)
 		return p
 	case err != nil:
-		p.say(verdictFailure, "reach", "", "%s", err)
+		p.say(verdictFailure, "reach", whyRefused(err), "%s", err)
 		return p
 	}
 	p.up, p.table, p.ours = true, info.Table, info.Ours()
@@ -113,6 +113,9 @@ func allLoopback(addresses []string) bool {
 // whyUnreached is what to do about an address that is not reached.
 func whyUnreached(address string, err error) string {
 	var no *net.DNSError
+	if do := whyTLS(err); do != "" {
+		return do
+	}
 	switch {
 	case errors.As(err, &no):
 		return "the name is not known here: set an address that clients can look up (brokerIP1, or advertise), or make the name known"
@@ -128,6 +131,14 @@ func whyUnreached(address string, err error) string {
 		return "no answer: a firewall on the way, an address that leads elsewhere, or a broker that hangs"
 	}
 	return "see whether the broker runs and its port is let through"
+}
+
+// whyRefused is what to do about an address at which something else than a broker answers.
+func whyRefused(err error) string {
+	if code, _ := adminclient.CodeOf(err); code == command.RespRequestCodeNotSupported {
+		return "the broker advertises the address of another server: set brokerIP1 and listenPort (or advertise), and restart it"
+	}
+	return ""
 }
 
 // identity looks whether the broker is the one that the name server means.

@@ -50,6 +50,11 @@ func noArgs(c *cobra.Command, args []string) error {
 		return fmt.Errorf("takes no arguments; %q was given", args[0])
 	}
 	said := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
+	if !c.HasParent() {
+		if of := counterparts(args); of != "" {
+			return fmt.Errorf("%s; %s", said, of)
+		}
+	}
 	c.SuggestionsMinimumDistance = 2
 	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
 		said += "; did you mean " + strings.Join(near, " or ") + "?"

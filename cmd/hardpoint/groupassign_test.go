@@ -53,7 +53,7 @@ func TestGroupAssign(t *testing.T) {
 		{`there is no allocate plugin "stick"; known are averagely, circle, config, consistenthash, machineroom, sticky, zone; did you mean sticky?`, []string{"G", "C", "--broker", broker, "--allocator", "stick"}},
 		{`there is no topic "nowhere"`, []string{"G", "nowhere", "--namesrv", nameServer}},
 		{"topic nowhere: the topic is not known", []string{"G", "nowhere", "--broker", broker}},
-		{"is no broker: ", []string{"G", "C", "--broker", nameServer, "--members", members}},
+		{"is no broker (a name server?): ", []string{"G", "C", "--broker", nameServer, "--members", members}},
 	} {
 		code, out := text(tc.args...)
 		require.Equal(t, exitFailure, code, out)

@@ -290,7 +290,7 @@ func TestHostWithoutStderr(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	endWithTest(t, cmd)
 	in := bufio.NewScanner(stderr)
-	for in.Scan() && !strings.Contains(in.Text(), "ready in") {
+	for in.Scan() && !strings.Contains(in.Text(), `"msg":"ready in `) {
 	}
 	pids := hosttest.Children(t, cmd.Process.Pid)
 	require.NotEmpty(t, pids)
@@ -332,7 +332,7 @@ func TestHostAsPid1(t *testing.T) {
 	var log strings.Builder
 	for !ready && in.Scan() {
 		log.WriteString(in.Text() + "\n")
-		ready = strings.Contains(in.Text(), "ready in")
+		ready = strings.Contains(in.Text(), `"msg":"ready in `)
 	}
 	require.True(t, ready, log.String())
 	hosts := hosttest.Children(t, cmd.Process.Pid)

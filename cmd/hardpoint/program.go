@@ -84,6 +84,7 @@ func harmless(s string) string {
 }
 
 func (p *program) commands() *cobra.Command {
+	var tell bool
 	root := &cobra.Command{
 		Use: "hardpoint", Short: "A RocketMQ-compatible message broker",
 		Long: `hardpoint is a message broker that official RocketMQ clients use unchanged.
@@ -92,8 +93,14 @@ Exit codes: 0 all went well, 1 it failed, 2 it was called wrongly: the command l
 3 doctor has warnings only, 4 plugin check could not find out.`,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if tell {
+				return p.printVersion()
+			}
+			return c.Help()
+		},
 	}
+	root.Flags().BoolVar(&tell, "version", false, "print the version")
 	root.SetIn(p.stdin)
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
@@ -206,15 +213,19 @@ func (p *program) versionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			b := readBuild()
 			if out.json() {
-				return p.printJSON(b)
+				return p.printJSON(readBuild())
 			}
-			words := slices.DeleteFunc([]string{"hardpoint", b.Version, b.Revision, b.Go, b.Platform}, func(w string) bool { return w == "" })
-			_, err := fmt.Fprintln(p.stdout, strings.Join(words, " "))
-			return err
+			return p.printVersion()
 		},
 	}
 	out.register(c)
 	return c
+}
+
+func (p *program) printVersion() error {
+	b := readBuild()
+	words := slices.DeleteFunc([]string{"hardpoint", b.Version, b.Revision, b.Go, b.Platform}, func(w string) bool { return w == "" })
+	_, err := fmt.Fprintln(p.stdout, strings.Join(words, " "))
+	return err
 }

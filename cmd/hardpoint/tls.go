@@ -2,9 +2,11 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/internal/tlsfiles"
 	"github.com/hardpointmq/hardpoint/plugins/transport/remoting"
 )
@@ -37,6 +39,19 @@ func (t *tlsFlags) client() (*tls.Config, error) {
 		return nil, err
 	}
 	return k.Config(), nil
+}
+
+// whyTLS is what to do about a connection that ends as one does between a side that speaks
+// TLS and one that does not, or whose certificates do not fit; empty for all others.
+func whyTLS(err error) string {
+	var bad *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &bad):
+		return "name the certificates that it is signed by (--tls-ca), and the server by a name that its own one has; --tls-insecure believes whoever answers"
+	case errors.Is(err, transport.ErrClosed):
+		return "the connection was closed before an answer. A server that takes TLS alone does that (say --tls or --tls-ca), as one does that ends"
+	}
+	return ""
 }
 
 // config is that of the transport of the command, which dials only.

@@ -44,17 +44,22 @@ func TestCommandsWithTLS(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, tr.Shutdown(context.Background())) })
 	ln, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: refuser{}})
 	require.NoError(t, err)
-	for flags, heard := range map[string]bool{
-		"--tls-ca " + a.CAFile + " --tls-cert " + own.Cert + " --tls-key " + own.Key: true,
-		"--tls-insecure --tls-cert " + own.Cert + " --tls-key " + own.Key:            true,
-		"--tls-ca " + a.CAFile: false,
-		"--tls --tls-cert " + own.Cert + " --tls-key " + own.Key: false,
-		"": false,
+	const heard = "it was heard"
+	for flags, says := range map[string]string{
+		"--tls-ca " + a.CAFile + " --tls-cert " + own.Cert + " --tls-key " + own.Key: heard,
+		"--tls-insecure --tls-cert " + own.Cert + " --tls-key " + own.Key:            heard,
+		"--tls-ca " + a.CAFile: "no name server answers",
+		"--tls --tls-cert " + own.Cert + " --tls-key " + own.Key: "name the certificates that it is signed by (--tls-ca)",
+		"": "A server that takes TLS alone does that (say --tls or --tls-ca)",
 	} {
 		var stderr bytes.Buffer
 		args := append([]string{"topic", "list", "--namesrv", ln.Address()}, strings.Fields(flags)...)
 		require.Equal(t, exitFailure, run(t.Context(), args, nil, io.Discard, &stderr))
-		require.Equal(t, heard, strings.Contains(stderr.String(), "it was heard"), "%s: %s", flags, stderr.String())
+		require.Contains(t, stderr.String(), says, flags)
+		require.Equal(t, says == heard, strings.Contains(stderr.String(), heard), "%s: %s", flags, stderr.String())
 	}
+	var out bytes.Buffer
+	require.Equal(t, exitFailure, run(t.Context(), []string{"doctor", "--namesrv", ln.Address()}, nil, &out, io.Discard))
+	require.Contains(t, out.String(), "-> the connection was closed before an answer")
 	require.Equal(t, exitUsage, run(t.Context(), []string{"topic", "list", "--tls-cert", own.Cert}, nil, io.Discard, io.Discard))
 }
