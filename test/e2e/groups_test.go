@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,24 +78,33 @@ type cluster struct {
 	text strings.Builder
 }
 
+// freePorts are ports as the script takes them.
+func freePorts(t *testing.T, n int) string {
+	t.Helper()
+	list := make([]string, n)
+	for i := range list {
+		list[i] = strconv.Itoa(harness.FreePort(t))
+	}
+	return strings.Join(list, " ")
+}
+
+// clusterEnv is the environment of the script, with these ports for name servers.
+func clusterEnv(t *testing.T, namesrv string) []string {
+	t.Helper()
+	return append(os.Environ(), "BIN="+harness.Binary(t, true), "DATA="+t.TempDir(), "NAMESRV_PORTS="+namesrv, "BROKER_PORTS="+freePorts(t, 2), "ADMIN_PORTS="+freePorts(t, 4))
+}
+
 // startCluster runs the script and waits until it says that the cluster is ready.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	script, err := filepath.Abs("../../examples/cluster/run")
 	require.NoError(t, err)
 	c := &cluster{script: script, pids: map[string]int{}}
-	ports := func(n int) string {
-		list := make([]string, n)
-		for i := range list {
-			list[i] = strconv.Itoa(harness.FreePort(t))
-		}
-		return strings.Join(list, " ")
-	}
-	ns := ports(2)
+	ns := freePorts(t, 2)
 	for port := range strings.FieldsSeq(ns) {
 		c.namesrv = append(c.namesrv, "127.0.0.1:"+port)
 	}
-	c.env = append(os.Environ(), "BIN="+harness.Binary(t, true), "DATA="+t.TempDir(), "NAMESRV_PORTS="+ns, "BROKER_PORTS="+ports(2), "ADMIN_PORTS="+ports(4))
+	c.env = clusterEnv(t, ns)
 	c.cmd = exec.Command(script)
 	c.cmd.Env = c.env
 	out, err := c.cmd.StdoutPipe()
@@ -237,4 +247,27 @@ func TestLocalClusterMember(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "there is no member broker-c; members are namesrv-1 namesrv-2 broker-a broker-b", fmt.Sprint(err))
+}
+
+// TestLocalClusterPortTaken: a cluster of which a member does not start is not called ready,
+// although somebody else answers at that member's port.
+func TestLocalClusterPortTaken(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = taken.Close() }()
+	_, port, err := net.SplitHostPort(taken.Addr().String())
+	require.NoError(t, err)
+	cmd := exec.Command("../../examples/cluster/run")
+	cmd.Env = clusterEnv(t, port+" "+freePorts(t, 1))
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, cmd.Start())
+	late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	err = cmd.Wait()
+	late.Stop()
+	require.Error(t, err, out.String())
+	require.Contains(t, out.String(), "namesrv-1 is not ready")
+	require.Contains(t, out.String(), "another process has that port")
+	require.NotContains(t, out.String(), "The cluster is ready")
 }
