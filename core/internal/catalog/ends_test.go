@@ -14,6 +14,7 @@ import (
 	"github.com/hardpointmq/hardpoint/core/internal/catalog"
 	"github.com/hardpointmq/hardpoint/core/internal/enginetest"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/message"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	"github.com/hardpointmq/hardpoint/core/storage/storagemw"
 	"github.com/hardpointmq/hardpoint/core/vfs"
@@ -239,5 +240,41 @@ func TestEndsBeforeAnOffice(t *testing.T) {
 		require.Equal(t, string(before), string(after))
 		o.Store = nil
 		require.NotNil(t, enginetest.Start(t, o).K.Topics.Named("apache"))
+	})
+}
+
+// Numbers that were given to records which were lost, as with the process of a store, are
+// given again: an image counts for the office behind it when it is in the log.
+func TestEndsOfLostImages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startNumbers(t, enginetest.Options{})
+		ahead := func(yield func(message.Queue, int64) bool) {
+			n.K.Sequencer.Ends(func(q message.Queue, next int64) bool {
+				if q.Topic == "T" {
+					next += 100
+				}
+				return yield(q, next)
+			})
+		}
+		image := func() func(stored bool) {
+			for {
+				if recs, settled := n.K.Images.Image(ahead); recs != nil {
+					return settled
+				}
+			}
+		}
+		lost, failed := image(), image()
+		failed(false)
+		require.NoError(t, n.Script.ReadOnly(t.Context(), "the store is away"))
+		require.NoError(t, n.Script.Win(t.Context(), true))
+		require.Equal(t, int64(3), n.send("T", 0))
+		lost(true) // of the office before: what it began with is read from the log
+		require.NoError(t, n.Script.ReadOnly(t.Context(), "the store is away"))
+		require.NoError(t, n.Script.Win(t.Context(), true))
+		require.Equal(t, int64(4), n.send("T", 0))
+		image()(false)
+		image() // a snapshot is taken meanwhile
+		n.Engine = n.Again(nil)
+		require.Equal(t, int64(5), n.send("T", 0))
 	})
 }

@@ -51,11 +51,12 @@ func (i *imager) beforeExpire(ctx context.Context, e kernel.Expiry) (kernel.Hold
 
 // write brings a whole image into the log, at its end.
 func (i *imager) write(ctx context.Context) error {
-	recs, err := i.records(i.c.k.Sequencer.Ends, i.c.k.Clock.Now())
+	recs, settled, err := i.records(i.c.k.Sequencer.Ends, i.c.k.Clock.Now())
 	if err != nil {
 		return err
 	}
 	p, err := i.c.k.Journal.Write(ctx, recs...)
+	settled(err == nil)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,16 @@ type imager struct {
 	// never. Valid with known.
 	newest message.Position
 	known  bool
+	// sent are images of this office whose outcome is not known, or was not that they
+	// are in the log: the table of ends has nothing of them. In the order of the log.
+	sent []*sentImage
+}
+
+// sentImage is one of them. It, and all of the catalog queue that is ordered behind its
+// ends, has offsets from From on.
+type sentImage struct {
+	from int64
+	ends map[string]map[int32]int64 // nil: it failed
 }
 
 const (
@@ -44,18 +55,18 @@ func (i *imager) groupSize() int {
 }
 
 // Image implements kernel.ImageSource.
-func (i *imager) Image(ends func(yield func(q message.Queue, next int64) bool)) []*message.Record {
+func (i *imager) Image(ends func(yield func(q message.Queue, next int64) bool)) ([]*message.Record, func(stored bool)) {
 	i.mu.Lock()
 	if i.skip > 0 {
 		i.skip--
 		i.mu.Unlock()
-		return nil
+		return nil, nil
 	}
 	i.mu.Unlock()
-	recs, err := i.records(ends, i.c.k.Clock.Now())
+	recs, settled, err := i.records(ends, i.c.k.Clock.Now())
 	if err != nil {
 		i.c.k.Log.Error("the catalog image cannot be made", "error", err)
-		return nil
+		return nil, nil
 	}
 	size := int64(0)
 	for _, r := range recs {
@@ -67,16 +78,18 @@ func (i *imager) Image(ends func(yield func(q message.Queue, next int64) bool)) 
 	i.mu.Unlock()
 	if size+message.BlankSize > seg {
 		i.c.k.Log.Warn("the catalog image does not fit into a segment; raise mappedFileSizeCommitLog", "image_bytes", size, "segment_bytes", seg)
-		return nil
+		settled(false)
+		return nil, nil
 	}
-	return recs
+	return recs, settled
 }
 
-// records makes the parts of an image: tables, changes in flight, ends of queues.
-func (i *imager) records(ends func(yield func(q message.Queue, next int64) bool), now time.Time) ([]*message.Record, error) {
+// records makes the parts of an image: tables, changes in flight, ends of queues. settled
+// is to be called with what became of them.
+func (i *imager) records(ends func(yield func(q message.Queue, next int64) bool), now time.Time) (recs []*message.Record, settled func(stored bool), err error) {
 	w := &writer{}
 	if err := i.c.dump(w); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	byTopic := map[string]map[int32]int64{}
 	ends(func(q message.Queue, next int64) bool {
@@ -89,13 +102,14 @@ func (i *imager) records(ends func(yield func(q message.Queue, next int64) bool)
 	for topic, n := range byTopic {
 		w.numbers(entryEnds, []string{topic}, n)
 	}
-	i.c.s.ends.set(byTopic) // a leader does not read its own images
+	sent := &sentImage{from: byTopic[queue.Topic][queue.ID], ends: byTopic}
 	i.mu.Lock()
+	i.sent = append(i.sent, sent)
 	i.last = max(i.last+1, uint64(now.UnixMilli()))
 	id := i.last
 	i.mu.Unlock()
 	parts := split(w.buf, i.partSize())
-	recs := make([]*message.Record, len(parts))
+	recs = make([]*message.Record, len(parts))
 	for n, part := range parts {
 		b := []byte{codecVersion, kindImage}
 		b = binary.AppendUvarint(b, id)
@@ -103,5 +117,44 @@ func (i *imager) records(ends func(yield func(q message.Queue, next int64) bool)
 		b = binary.AppendUvarint(b, uint64(len(parts)))
 		recs[n] = i.c.record(append(b, part...))
 	}
-	return recs, nil
+	return recs, func(stored bool) { i.settle(sent, stored) }, nil
+}
+
+// settle takes the ends of an image over that is in the log, which a leader does not
+// read. Not before: numbers that were ordered and lost with their records are given
+// again, and an office that went on behind them would leave a hole in the queue.
+func (i *imager) settle(s *sentImage, stored bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	at := slices.Index(i.sent, s)
+	if at < 0 {
+		return // the tables were made anew since, from the log
+	}
+	if stored {
+		i.c.s.ends.set(s.ends)
+		i.sent = slices.Delete(i.sent, 0, at+1)
+		return
+	}
+	s.ends = nil
+	if at > 0 && i.sent[at-1].ends == nil {
+		i.sent = slices.Delete(i.sent, at, at+1) // the one before holds back as much
+	}
+}
+
+// whole is how far the tables have everything of the catalog queue, when they have its
+// records below next: an image that may be there, and whose ends they lack, is read again.
+func (i *imager) whole(next int64) int64 {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.sent) > 0 {
+		next = min(next, i.sent[0].from)
+	}
+	return next
+}
+
+// forget is for tables that are made anew from the log.
+func (i *imager) forget() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.sent = nil
 }

@@ -45,6 +45,7 @@ func (c *Catalog) load(ctx context.Context) error {
 	if err := c.catchUp(ctx, fresh); err != nil {
 		return err
 	}
+	c.images.forget()
 	c.apply.Lock()
 	c.s.replace(fresh, c.keep)
 	c.epoch++

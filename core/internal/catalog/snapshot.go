@@ -150,7 +150,7 @@ func (c *Catalog) takeSnapshot() (*snapshot, error) {
 	}
 	s := &snapshot{logID: c.k.Store.State().LogID, next: c.next}
 	if c.leading && len(a.Answers) == 1 {
-		s.next = a.Answers[0].Max
+		s.next = c.images.whole(a.Answers[0].Max)
 	}
 	w := &writer{}
 	if err := c.dump(w); err != nil {

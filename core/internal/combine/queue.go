@@ -489,13 +489,14 @@ func (q *Queue) image(b *Batch) {
 	if room < seg && int64(len(b.Buf))+message.BlankSize <= room {
 		return // stays inside the segment under way
 	}
-	recs := src.Image(seq.Ends)
+	recs, settled := src.Image(seq.Ends)
 	if len(recs) == 0 {
 		return
 	}
-	i := &imageReceiver{q: q}
+	i := &imageReceiver{q: q, settled: settled}
 	n := needOf(recs)
 	if int64(n.Bytes)+int64(b.Groups[0].Len)+2*message.BlankSize > seg {
+		settled(false)
 		return // the group at the front would not fit behind it
 	}
 	ib := newBatch(q, n.Bytes, max(n.Units, (n.Keys+1)/2, 1), true)
@@ -504,12 +505,17 @@ func (q *Queue) image(b *Batch) {
 	q.append(ib)
 }
 
-type imageReceiver struct{ q *Queue }
+type imageReceiver struct {
+	q       *Queue
+	settled func(stored bool)
+}
 
 // Answer implements Receiver: an image that was not stored is made again at the
 // next edge, on a full disk with each batch. That is told once a second.
 func (i *imageReceiver) Answer(_ *Batch, _, _ int, o replication.Outcome, err error, scratch []byte) []byte {
-	if o != replication.NotStored && o != replication.Unknown {
+	stored := o != replication.NotStored && o != replication.Unknown
+	i.settled(stored)
+	if stored {
 		return scratch
 	}
 	now, last := i.q.k.Clock.Now().Unix(), i.q.imageLost.Load()

@@ -295,8 +295,9 @@ type ImageSource interface {
 	// Image returns the records of a full image of the catalog as of everything
 	// ordered so far; ends lists the next offset of every queue. It is called by
 	// the holder of the turn of the log and must not write to the journal. No
-	// records: no image is due in this segment.
-	Image(ends func(yield func(q message.Queue, next int64) bool)) []*message.Record
+	// records: no image is due in this segment. Otherwise settled is called once, with
+	// whether they are known to be in the log. It does not block.
+	Image(ends func(yield func(q message.Queue, next int64) bool)) (recs []*message.Record, settled func(stored bool))
 }
 
 // Topic is a topic as handlers see it: immutable, replaced whole on change.
