@@ -70,6 +70,7 @@ type examiner struct {
 	dropped  dropped
 	damage   damageList
 	lastTime int64
+	times    recordTimes
 	torn     *Finding // the end of the log
 	tornAt   message.Position
 
@@ -369,6 +370,7 @@ func (x *examiner) checkpoint() {
 		return
 	}
 	const repair = "the checkpoint is put into the backup and made again"
+	last := x.times.latest()
 	for _, f := range []struct {
 		at    int64
 		time  int64
@@ -379,9 +381,9 @@ func (x *examiner) checkpoint() {
 		{cpLogicsTime, c.logics, "ConsumeQueues are", "a start after a crash would leave units out"},
 		{cpIndexTime, c.index, "the key index is", "a start after a crash would keep keys of records that there are not"},
 	} {
-		if f.time > x.lastTime+checkpointSlack {
+		if f.time > last+checkpointSlack {
 			r.Add(Finding{Level: Damage, part: ofCheckpoint, File: "checkpoint", Offset: f.at, Bytes: 8,
-				What: fmt.Sprintf("it says that %s flushed up to the time %d, the last record has %d", f.what, f.time, x.lastTime), Means: f.means, Repair: repair})
+				What: fmt.Sprintf("it says that %s flushed up to the time %d, the last record has %d", f.what, f.time, last), Means: f.means, Repair: repair})
 		}
 	}
 	if x.id == nil {

@@ -154,6 +154,14 @@ var damages = map[string]struct {
 		says: []string{"damage: commitlog/00000000000000000000 at byte 299604: damaged in the middle of the log, 789 bytes from position 299604 on: record's body does not match its CRC", "readers pass over them"},
 		kept: 1, stays: true,
 	},
+	"bit flips in a store time and in the middle": {
+		do: func(t testing.TB, dir string) {
+			changeFile(t, flipped(56), dir, "commitlog", fileName(0))
+			changeFile(t, flipped(300_150), dir, "commitlog", fileName(0))
+		},
+		says: []string{"damage: commitlog/00000000000000000000 at byte 299604: damaged in the middle of the log, 789 bytes from position 299604 on: record's body does not match its CRC"},
+		kept: 1, stays: true,
+	},
 	"torn tail": {
 		do: func(t testing.TB, dir string) {
 			changeFile(t, zeroed(1680841-1048576-100, 100), dir, "commitlog", fileName(apacheSegment))
@@ -182,6 +190,20 @@ var damages = map[string]struct {
 			require.NoError(t, os.Remove(filepath.Join(dir, "consumequeue", "golden_plain", "1", fileName(4000))))
 		},
 		says:  []string{"damage: consumequeue/golden_plain/1/00000000000000004000 at byte 0: the file is missing between others of the queue"},
+		whole: true,
+	},
+	"emptied end of a queue": {
+		do: func(t testing.TB, dir string) {
+			changeFile(t, cutTo(0), dir, "consumequeue", "golden_plain", "1", fileName(12000))
+		},
+		says:  []string{"note: consumequeue/golden_plain/1/00000000000000012000 at byte 0: the file is empty", "damage: consumequeue/golden_plain/1/00000000000000012000 at byte 0: the queue ends at offset 600, the log has records up to "},
+		whole: true,
+	},
+	"emptied queue": {
+		do: func(t testing.TB, dir string) {
+			changeFile(t, cutTo(0), dir, "consumequeue", "golden_batch", "1", fileName(0))
+		},
+		says:  []string{"damage: consumequeue/golden_batch/1/00000000000000000000 at byte 0: the queue has no entries, and the log has 10 records of it"},
 		whole: true,
 	},
 	"missing queue": {

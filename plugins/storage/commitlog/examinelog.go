@@ -152,6 +152,7 @@ func (x *examiner) record(v *message.View, units []message.Unit, keys []message.
 	x.report.Records++
 	x.report.Bytes += int64(v.Size)
 	x.lastTime = max(x.lastTime, v.StoreTime)
+	x.times.add(v.StoreTime)
 	for i := range units {
 		if u := &units[i]; !x.dropped.covers(u.Queue, u.At) {
 			if err := x.expect(u); err != nil {
@@ -174,7 +175,7 @@ func (x *examiner) fault(rd *logReader, list segments, pos message.Position, fau
 	}
 	unused := strings.Trim(string(head), "\x00") == ""
 	next, more, used, _, err := rd.findGood(pos+1, func(v *message.View) bool {
-		return v.StoreTime >= x.lastTime && x.belongs(v) == nil
+		return v.StoreTime >= x.times.latest() && x.belongs(v) == nil
 	})
 	if err != nil {
 		return 0, false, err

@@ -172,8 +172,10 @@ func (x *examiner) look(e *examinedQueue, sized bool) error {
 	size := x.ix.fileSize
 	e.q = &queue{ix: x.ix, key: e.key}
 	var allocated int64
-	for _, f := range e.names {
-		e.size += f.size
+	for i, f := range e.names {
+		if e.size += f.size; f.size == 0 && i == len(e.names)-1 {
+			break // what is missing of it tells itself
+		}
 		n := len(e.q.files)
 		if f.base%size != 0 || n > 0 && (f.base-e.q.files[n-1].base)/size > maxFileGap {
 			continue
@@ -244,7 +246,7 @@ func (x *examiner) fileFindings(e *examinedQueue) {
 		case f.base%size != 0 || i > 0 && (f.base-e.names[i-1].base)/size > maxFileGap:
 			d.What, d.Repair = fmt.Sprintf("its name cannot be that of a file of this queue, which have %d bytes", size), "it is put into the backup"
 		case f.size == 0 && i == len(e.names)-1:
-			d.Level, d.What, d.Means = Note, "the file is empty, as after a crash while it was made", "the next start removes it"
+			d.Level, d.What, d.Means, d.Repair = Note, "the file is empty, as after a crash while it was made", "the next start removes it", ""
 		case f.size != size:
 			d.Offset = min(f.size, size)
 			d.What = fmt.Sprintf("the file has %d bytes, those of this store have %d", f.size, size)
@@ -526,7 +528,14 @@ func (x *examiner) orphans(r *unitReader, e *examinedQueue) error {
 
 // queueFindings tells what is wrong with the units of a queue.
 func (x *examiner) queueFindings(e *examinedQueue) {
-	const unpublished = "they are written and not published: what has the log decides on them"
+	const (
+		unpublished = "they are written and not published: what has the log decides on them"
+		unwritten   = "the broker ended before it had written them; the next start does"
+	)
+	missing := "files"
+	if len(e.names) > 0 {
+		missing = "entries"
+	}
 	exists := x.HasTopic == nil || message.IsInternal(e.key.Topic) || x.HasTopic(e.key.Topic)
 	of := func(p badPlace, what string) Finding {
 		f := Finding{Level: Damage, part: ofQueue, Bytes: unitSize * p.n, What: what, Means: queueMeans, Repair: queueRepair}
@@ -535,11 +544,14 @@ func (x *examiner) queueFindings(e *examinedQueue) {
 	}
 	switch {
 	case e.q == nil && e.absent > e.late && exists:
-		f := of(badPlace{k: e.spans[0].from}, fmt.Sprintf("the queue has no files, and the log has %s of it", count(e.absent, "record")))
+		f := of(badPlace{k: e.spans[0].from}, fmt.Sprintf("the queue has no %s, and the log has %s of it", missing, count(e.absent, "record")))
 		f.Offset, e.bad = 0, true
+		if len(e.names) > 0 && !x.report.Closed {
+			f.Level, f.Means, f.Repair, e.bad = Note, unwritten, "", false
+		}
 		x.report.Add(f)
 	case e.q == nil && e.absent > e.late && x.Deep:
-		f := of(badPlace{k: e.spans[0].from}, fmt.Sprintf("the queue has no files, and the log has %s of it", count(e.absent, "record")))
+		f := of(badPlace{k: e.spans[0].from}, fmt.Sprintf("the queue has no %s, and the log has %s of it", missing, count(e.absent, "record")))
 		f.Level, f.Offset, f.Means, f.Repair = Note, 0, "there is no such topic in topics.json: it was deleted", ""
 		x.report.Add(f)
 	}
@@ -560,7 +572,7 @@ func (x *examiner) queueFindings(e *examinedQueue) {
 		case p.n <= e.late:
 			f.Level, f.Means, f.Repair = Note, unpublished, ""
 		case !x.report.Closed:
-			f.Level, f.Means, f.Repair = Note, "the broker ended before it had written them; the next start does", ""
+			f.Level, f.Means, f.Repair = Note, unwritten, ""
 		}
 		x.report.Add(f)
 	}

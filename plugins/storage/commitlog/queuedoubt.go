@@ -163,7 +163,7 @@ func (s *Store) scanAgain(r *recovery, pos message.Position) error {
 	r.start = message.Position(r.first())
 	r.keysFrom = max(r.keysFrom, pos)
 	r.tail, r.published, r.lastEnd = r.start, min(r.start, r.limit), r.start
-	r.lastTime, r.pubTime, r.records = 0, 0, 0
+	r.lastTime, r.times, r.pubTime, r.records = 0, recordTimes{}, 0, 0
 	r.lastAt, r.pubAt = -1, -1
 	return nil
 }

@@ -54,6 +54,7 @@ type recovery struct {
 	tail, published message.Position
 	lastEnd         message.Position // behind the last good record
 	lastTime        int64
+	times           recordTimes
 	pubTime         int64
 	lastAt, pubAt   int64 // the last good record, and the last published one with a unit; -1 for none
 	wipeAll         bool  // not every byte behind the tail was looked at
@@ -531,7 +532,7 @@ func (s *Store) afterFault(r *recovery, rd *logReader, pos message.Position, fau
 		return 0, false, nil
 	}
 	next, more, used, open, err := rd.findGood(pos+1, func(v *message.View) bool {
-		return v.StoreTime >= r.lastTime && !s.taken(r, v) && s.checkOffset(v) == nil
+		return v.StoreTime >= r.times.latest() && !s.taken(r, v) && s.checkOffset(v) == nil
 	})
 	if err != nil {
 		return 0, false, err
@@ -554,6 +555,7 @@ func (s *Store) afterFault(r *recovery, rd *logReader, pos message.Position, fau
 func (s *Store) recovered(r *recovery, v *message.View, units []message.Unit, keys []message.Key) error {
 	r.records++
 	r.lastTime = max(r.lastTime, v.StoreTime)
+	r.times.add(v.StoreTime)
 	end := v.Position + message.Position(v.Size)
 	r.lastEnd, r.lastAt = end, int64(v.Position)
 	if end > r.limit {
@@ -683,9 +685,9 @@ func (s *Store) setMarks(r *recovery) {
 	m.first.Store(first)
 	m.tail.Store(int64(r.tail))
 	m.published.Store(int64(r.published))
-	m.lastTime.Store(r.lastTime)
+	m.lastTime.Store(r.times.latest())
 	if r.pubAt < 0 && r.flushed >= 0 { // what the checkpoint says of them holds
-		r.pubTime = min(r.fields.logics, r.lastTime)
+		r.pubTime = min(r.fields.logics, r.times.latest())
 	}
 	m.pubTime.Store(max(r.pubTime, 0))
 	m.lastAt.Store(r.lastAt)
