@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -216,11 +217,17 @@ func (r *storeRun) lock() (io.Closer, error) {
 		return nil, nil
 	}
 	f, err := commitlog.Lock(vfs.OS{}, r.dir)
-	if errors.Is(err, fs.ErrPermission) {
+	if mayNotWrite(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	return f, nil
+}
+
+// mayNotWrite tells that a file could not be opened for writing by who may read it,
+// for its rights or because its file system is read-only.
+func mayNotWrite(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }
