@@ -199,6 +199,13 @@ var damages = map[string]struct {
 		says:  []string{"note: consumequeue/golden_plain/1/00000000000000012000 at byte 0: the file is empty", "damage: consumequeue/golden_plain/1/00000000000000012000 at byte 0: the queue ends at offset 600, the log has records up to "},
 		whole: true,
 	},
+	"missing first queue file": {
+		do: func(t testing.TB, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "consumequeue", "golden_plain", "1", fileName(0))))
+		},
+		says:  []string{"damage: consumequeue/golden_plain/1/00000000000000000000 at byte 0: 200 entries are missing, from offset 0 on"},
+		whole: true,
+	},
 	"emptied queue": {
 		do: func(t testing.TB, dir string) {
 			changeFile(t, cutTo(0), dir, "consumequeue", "golden_batch", "1", fileName(0))

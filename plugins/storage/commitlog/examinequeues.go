@@ -371,6 +371,12 @@ func (e *examinedQueue) unit(r *unitReader, k int64) (unit, bool, error) {
 	return u, true, err
 }
 
+// headless tells that the log has records of the queue that belong before its first
+// file.
+func (e *examinedQueue) headless() bool {
+	return e.q != nil && e.hole.n > 0 && e.hole.k < e.q.files[0].base/unitSize
+}
+
 // settleQueues compares the other way round, when all of the log was read, and
 // tells of each queue.
 func (x *examiner) settleQueues(ctx context.Context) error {

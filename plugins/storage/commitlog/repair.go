@@ -262,7 +262,8 @@ func (r *repair) copyBytes(path string, from, n int64, rel ...string) (err error
 }
 
 // queueFiles copies the files of damaged queues, and removes those with a name that
-// cannot be.
+// cannot be. Of a queue whose first files are lost all go: no record is entered
+// before the first file that is there.
 func (r *repair) queueFiles() error {
 	var list []*examinedQueue
 	for _, e := range r.queues {
@@ -280,7 +281,7 @@ func (r *repair) queueFiles() error {
 			if err := r.copyBytes(filepath.Join(dir, name), 0, f.size, "consumequeue", e.key.Topic, id, name); err != nil {
 				return err
 			}
-			if f.base%size != 0 || i > 0 && (f.base-e.names[i-1].base)/size > maxFileGap {
+			if e.headless() || f.base%size != 0 || i > 0 && (f.base-e.names[i-1].base)/size > maxFileGap {
 				if err := errors.Join(r.FS.Remove(filepath.Join(dir, name)), r.FS.SyncDir(dir)); err != nil {
 					return err
 				}
