@@ -25,8 +25,8 @@ var queue = message.Queue{Topic: message.CatalogTopic}
 // Catalog is the behaviour. It implements kernel.Topics, and through views
 // kernel.Groups, kernel.Offsets and kernel.ImageSource.
 //
-// Lock order: office, then keys (a topic's before others), then order, then apply, then
-// state, flight, leaving and files, which are leaves.
+// Lock order: office, then keys (a topic's before others), then images.order, then
+// leaving.order, then apply, then state, flight, leaving and files, which are leaves.
 type Catalog struct {
 	k   *kernel.Kernel
 	fs  vfs.FS
@@ -288,11 +288,12 @@ func (c *Catalog) changeThen(ctx context.Context, all []byte, parts [][]byte, to
 	c.apply.Lock()
 	epoch := c.epoch
 	c.apply.Unlock()
-	f := c.flight.add(all)
 	recs := make([]*message.Record, len(parts))
 	for i, part := range parts {
 		recs[i] = c.record(deltaBody(part))
 	}
+	c.images.order.RLock()
+	f := c.flight.add(all)
 	done := make(chan error, 1)
 	// The change stays in flight until its outcome is known, whether or not the
 	// caller still waits: it may be in the log.
@@ -312,6 +313,7 @@ func (c *Catalog) changeThen(ctx context.Context, all []byte, parts [][]byte, to
 		settled()
 		done <- err
 	})
+	c.images.order.RUnlock()
 	select {
 	case err := <-done:
 		return err
@@ -528,6 +530,8 @@ func (c *Catalog) flushOffsets(ctx context.Context, wait bool) {
 	if !c.isLeading() || c.k.Role().ReadOnly != "" {
 		return
 	}
+	c.images.order.RLock()
+	defer c.images.order.RUnlock()
 	c.leaving.order.Lock()
 	defer c.leaving.order.Unlock()
 	w, leaves := &writer{}, c.leaving.now()

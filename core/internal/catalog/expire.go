@@ -51,17 +51,34 @@ func (i *imager) beforeExpire(ctx context.Context, e kernel.Expiry) (kernel.Hold
 
 // write brings a whole image into the log, at its end.
 func (i *imager) write(ctx context.Context) error {
-	recs, settled, err := i.records(i.c.k.Sequencer.Ends, i.c.k.Clock.Now())
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("nothing was written: %w", err)
+	}
+	done := make(chan error, 1)
+	err := func() error {
+		i.order.Lock()
+		defer i.order.Unlock()
+		recs, settled, err := i.records(i.c.k.Sequencer.Ends, i.c.k.Clock.Now())
+		if err == nil {
+			i.c.k.Journal.Submit(recs, func(p kernel.Placed, err error) {
+				settled(err == nil)
+				if err == nil {
+					i.found(p.Units[0].At)
+				}
+				done <- err
+			})
+		}
+		return err
+	}()
 	if err != nil {
 		return err
 	}
-	p, err := i.c.k.Journal.Write(ctx, recs...)
-	settled(err == nil)
-	if err != nil {
+	select {
+	case err := <-done:
 		return err
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the log: %w", ctx.Err())
 	}
-	i.found(p.Units[0].At)
-	return nil
 }
 
 func (i *imager) found(at message.Position) {

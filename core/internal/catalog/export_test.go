@@ -17,3 +17,17 @@ func WithoutEnds(b []byte) ([]byte, error) {
 	s.entries = w.buf
 	return s.encode(), err
 }
+
+// Ordering reports whether somebody is between a change, or an image, and handing it
+// to the journal; alone: with an image.
+func (c *Catalog) Ordering() (some, alone bool) {
+	if c.images.order.TryLock() {
+		c.images.order.Unlock()
+		return false, false
+	}
+	if c.images.order.TryRLock() {
+		c.images.order.RUnlock()
+		return true, false
+	}
+	return true, true
+}

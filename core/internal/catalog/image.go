@@ -11,7 +11,13 @@ import (
 
 // imager makes full images. It implements kernel.ImageSource.
 type imager struct {
-	c    *Catalog
+	c *Catalog
+	// order is held by who changes tables, or notes a change in flight, until the
+	// record is handed to the journal, by many at once; and by who writes an image at
+	// the end of the log until that is handed over, alone: or else a change could be
+	// ordered before the image and not be in it.
+	order sync.RWMutex
+
 	mu   sync.Mutex
 	skip int64 // segments until the next image is due
 	last uint64

@@ -213,6 +213,8 @@ func (c *Catalog) lockBatch(r *kernel.Request) {
 		r.Fail(err)
 		return
 	}
+	c.images.order.RLock()
+	defer c.images.order.RUnlock()
 	w := &writer{}
 	ok, given, built := c.s.locks.lock(q.ConsumerGroup, q.ClientID, q.MQSet, c.k.Clock.Now().UnixMilli(), w)
 	body, err := command.EncodeBody(command.LockBatchResponse{LockOKMQSet: ok})
@@ -234,6 +236,8 @@ func (c *Catalog) unlockBatch(r *kernel.Request) {
 		r.Fail(err)
 		return
 	}
+	c.images.order.RLock()
+	defer c.images.order.RUnlock()
 	w := &writer{}
 	c.s.locks.unlock(q.ConsumerGroup, q.ClientID, q.MQSet, w)
 	c.answerAfter(r, w, nil, func(bool) {}) // a lock that stays in the log ends by itself

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hardpointmq/hardpoint/core/command"
@@ -49,6 +50,63 @@ func TestOrderedInTheNextOffice(t *testing.T) {
 	require.True(t, e.K.Locks.Held("G"), "another client would be given the queue, too")
 	require.Zero(t, c.Do(command.ReqUnlockBatchMQ, nil, c.Body(lockBody("a", 0))).Code)
 	require.False(t, e.K.Locks.Held("G"))
+}
+
+// watching is a journal that tells what is handed to it.
+type watching struct {
+	kernel.Journal
+	seen func(recs []*message.Record)
+}
+
+func (w *watching) Submit(recs []*message.Record, done func(kernel.Placed, error)) {
+	w.seen(recs)
+	w.Journal.Submit(recs, done)
+}
+
+// An image that is written at the end of the log has all changes that are ordered
+// before it: none is handed to the journal between the making of the image and its
+// own turn.
+func TestNoChangeBeforeAnImage(t *testing.T) {
+	const image = 2 // kind of a body
+	for _, what := range []string{"topic", "value", "lock", "unlock", "progress", "image"} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := enginetest.Start(t, enginetest.Options{})
+				c := e.Connect(t)
+				require.Zero(t, c.Do(command.ReqLockBatchMQ, nil, c.Body(lockBody("a", 0))).Code)
+				seen := 0
+				e.K.Journal = &watching{e.K.Journal, func(recs []*message.Record) {
+					seen++
+					some, alone := e.Catalog.Ordering()
+					assert.True(t, some)
+					assert.Equal(t, recs[0].Body[1] == image, alone)
+				}}
+				switch what {
+				case "topic":
+					require.NoError(t, e.K.Topics.Put(t.Context(), topic("T", 1)))
+				case "value":
+					require.NoError(t, e.K.Values.PutValue(t.Context(), kernel.ValueKey{Kind: "k", Group: "G"}, []byte("v")))
+				case "lock":
+					require.Zero(t, c.Do(command.ReqLockBatchMQ, nil, c.Body(lockBody("a", 1))).Code)
+				case "unlock":
+					require.Zero(t, c.Do(command.ReqUnlockBatchMQ, nil, c.Body(lockBody("a", 0))).Code)
+				case "progress":
+					e.K.Offsets.Commit("G", message.Queue{Topic: "T"}, 7)
+					flushed()
+				case "image":
+					for _, h := range e.K.Hooks.Holders() {
+						if h.Name == "catalog" {
+							_, err := h.Ask(t.Context(), kernel.Expiry{First: e.Store.State().Tail, Leading: true})
+							require.NoError(t, err)
+						}
+					}
+				}
+				require.Equal(t, 1, seen)
+				some, _ := e.Catalog.Ordering()
+				require.False(t, some)
+			})
+		})
+	}
 }
 
 // Many bytes of catalog are a reason for a snapshot, too, not only time.

@@ -474,7 +474,7 @@ func TestServeErrors(t *testing.T) {
 // many is a handler whose values cannot be compared.
 type many struct {
 	*probe
-	names []string
+	_ []string
 }
 
 // TestHandlersAreCompared: a handler that the transport cannot keep a list of is refused

@@ -41,7 +41,7 @@ func (o *old) Expire(ctx context.Context, first message.Position) error {
 	case err = <-o.leave:
 	case <-ctx.Done():
 		o.gone <- struct{}{}
-		<-o.leave // it takes its time
+		_ = <-o.leave // it takes its time
 		err = ctx.Err()
 	}
 	if err == nil {

@@ -207,13 +207,13 @@ func (r *readConn) begin(k data.Kind, id uint64, frame []byte) (*call, error) {
 }
 
 // ended gives a call that has an answer.
-func (a *call) ended() (*call, error) {
-	if a.err != nil {
-		err := a.err
-		a.release()
+func (c *call) ended() (*call, error) {
+	if c.err != nil {
+		err := c.err
+		c.release()
 		return nil, err
 	}
-	return a, nil
+	return c, nil
 }
 
 // cancel tells the other end that nobody waits for a call; on says which connection
