@@ -74,6 +74,7 @@ func TestNoChangeBeforeAnImage(t *testing.T) {
 				e := enginetest.Start(t, enginetest.Options{})
 				c := e.Connect(t)
 				require.Zero(t, c.Do(command.ReqLockBatchMQ, nil, c.Body(lockBody("a", 0))).Code)
+				require.NoError(t, e.K.Topics.Put(t.Context(), topic("moved", 1)))
 				seen := 0
 				e.K.Journal = &watching{e.K.Journal, func(recs []*message.Record) {
 					seen++
@@ -91,7 +92,7 @@ func TestNoChangeBeforeAnImage(t *testing.T) {
 				case "unlock":
 					require.Zero(t, c.Do(command.ReqUnlockBatchMQ, nil, c.Body(lockBody("a", 0))).Code)
 				case "progress":
-					e.K.Offsets.Commit("G", message.Queue{Topic: "T"}, 7)
+					e.K.Offsets.Commit("G", message.Queue{Topic: "moved"}, 7)
 					flushed()
 				case "image":
 					for _, h := range e.K.Hooks.Holders() {
