@@ -98,6 +98,7 @@ public final class Mqadmin {
         {"V\\d+_\\d+_\\d+(_SNAPSHOT)?", "VERSION"},
         {"\\d+\\.\\d+(E-?\\d+)?", "RATE"},
         {"\\b\\d+ ?ms\\b", "N ms"},
+        {"(?m)^(\\S+ \\S+ \\d+ RATE RATE \\d+) \\d+$", "$1 N"}, // statsAll: what came again after a reset, as far as it did
         {"(write perm of broker.* OK), \\d+", "$1, N"}, // the number of topics, with those of services
         {"(?m)\\b(true|false) \\d+$", "$1 N"}, // how long a send took
         {"(#MasterCommitLogMaxOffset) \\d+", "$1 POSITION"},
@@ -328,12 +329,15 @@ public final class Mqadmin {
     /** What of an answer is compared. */
     private static String shape(String how, String text) {
         Stream<String> lines = Arrays.stream(text.split("\n")).map(String::trim);
-        String[] word = how.replaceAll("^(known|open)-", "").split(":");
+        String[] word = how.replaceAll("^(known|open)-", "").split(":", 2);
         switch (word[0]) {
             case "same":
                 return text;
             case "sorted":
                 return lines.sorted().collect(Collectors.joining("\n"));
+            case "without":
+                Pattern left = Pattern.compile(word[1].replace("_", " "));
+                return lines.filter(l -> !left.matcher(l).find()).sorted().collect(Collectors.joining("\n"));
             case "of":
             case "have":
                 List<String> wanted = Arrays.asList(word[1].split(","));
