@@ -2,6 +2,7 @@ package storagewire_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,8 +42,7 @@ func (o *old) Expire(ctx context.Context, first message.Position) error {
 	case err = <-o.leave:
 	case <-ctx.Done():
 		o.gone <- struct{}{}
-		_ = <-o.leave // it takes its time
-		err = ctx.Err()
+		err = errors.Join(ctx.Err(), <-o.leave) // it takes its time
 	}
 	if err == nil {
 		o.set(func(st *storage.State) { st.First = first })
