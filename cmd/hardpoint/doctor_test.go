@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -127,23 +124,4 @@ func TestPatients(t *testing.T) {
 	require.Equal(t, "failure", got["permission"])
 	require.Equal(t, "ok", got["disk"], "nothing is deleted before its time")
 	require.Equal(t, "unknown", got["open files"])
-}
-
-// TestDoctorWrongServer: a broker that advertises the address of something else is told what
-// to set.
-func TestDoctorWrongServer(t *testing.T) {
-	names := launch(t, "namesrv", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--admin-listen", "off")
-	require.NotNil(t, names.ready, names.text())
-	b := launch(t, "broker", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--admin-listen", "off", "--namesrv-addr", names.addr("namesrv"),
-		"--storage", "memory", "--set", "vipChannel=false", "--advertise", names.addr("namesrv"))
-	require.NotNil(t, b.ready, b.text())
-	var out string
-	require.Eventually(t, func() bool {
-		var text, errs bytes.Buffer
-		code := run(t.Context(), []string{"doctor", "--no-send", "--namesrv", names.addr("namesrv")}, strings.NewReader(""), &text, &errs)
-		out = text.String()
-		return code == exitFailure && strings.Contains(out, "knows 1 broker")
-	}, patience, 50*time.Millisecond)
-	require.Contains(t, out, "is no broker (a name server?): it answers to GET_BROKER_RUNTIME_INFO")
-	require.Contains(t, out, "the broker advertises the address of another server: set brokerIP1")
 }
