@@ -112,6 +112,8 @@ func TestEnforcingDecodesNothing(t *testing.T) {
 		require.Zero(t, n)
 		require.False(t, isTimeout(err), "%q is not closed", b)
 		c.Close()
+		// A peer is told by its connection's end, the log after that: the first one's line comes before the second's.
+		require.Eventually(t, func() bool { return l.count("remote="+last) == 1 }, 30*time.Second, time.Millisecond)
 	}
 	require.Eventually(t, func() bool { return m.count("transport_plain_refused_total") == uint64(len(said)) }, 30*time.Second, time.Millisecond)
 	for _, name := range []string{"transport_received_frames_total", "transport_received_bytes_total", "transport_limit_closes_total"} {

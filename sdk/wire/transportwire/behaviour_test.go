@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -220,6 +221,17 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
+// standIn is a peer of the plugin that has no connection: the test says what it reads,
+// and knows when the host has answered.
+type standIn struct{ shut chan struct{} }
+
+func (standIn) ID() string                   { return "stand-in" }
+func (standIn) Remote() netip.AddrPort       { return netip.MustParseAddrPort("127.0.0.1:1") }
+func (standIn) Local() netip.AddrPort        { return netip.MustParseAddrPort("127.0.0.1:2") }
+func (standIn) Identity() transport.Identity { return transport.Identity{} }
+func (standIn) Send(...command.Frame) error  { return nil }
+func (p standIn) Close() error               { close(p.shut); return nil }
+
 // TestBrokenFrames: what a plugin hands in that is no whole frame closes the
 // peer, not the process.
 func TestBrokenFrames(t *testing.T) {
@@ -227,21 +239,20 @@ func TestBrokenFrames(t *testing.T) {
 	g := newGated()
 	ln, err := tr.Serve(t.Context(), transport.Listen{Address: "127.0.0.1:0"}, transport.Services{Frames: g})
 	require.NoError(t, err)
-	c := dial(t, ln.Address())
-	exchange(t, c, request(2, 10)) // so that it is the first
 	bystander := dial(t, ln.Address())
 	exchange(t, bystander, request(2, 10))
 	i, err := s.open.Get(1)
 	require.NoError(t, err)
-	i.mu.Lock()
-	first := i.guests[1]
-	i.mu.Unlock()
-	first.asks.Store(true) // or the host's answer would be one too many
-	i.out.put(kindArrived, 1, append(request(2, 10), 0, 0), true)
-	<-first.took
-	answer(t, c, request(2, 10))
+	origin := ln.(*listener).num
+	p := standIn{make(chan struct{})}
+	session := (&handler{i: i, origin: origin}).Opened(p)
+	session.Arrived([]command.Frame{{Raw: append(request(2, 10), 0, 0)}})
+	<-p.shut
+	session.Closed(transport.ErrClosed)
 	<-g.told
+	g.mu.Lock()
 	require.ErrorIs(t, g.closed[0], data.ErrFrame)
+	g.mu.Unlock()
 	exchange(t, bystander, request(2, 10))
 }
 
