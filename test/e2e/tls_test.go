@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	rocketmq "github.com/apache/rocketmq-client-go/v2"
 	"github.com/apache/rocketmq-client-go/v2/consumer"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/producer"
@@ -15,9 +16,13 @@ import (
 )
 
 // TestTLS: the official client at a name server and a broker that take TLS only. They
-// have verified each other, since the broker has registered.
+// have verified each other, since the broker has registered. It is not parallel: the
+// client's option WithTls is one for all clients of the process.
 func TestTLS(t *testing.T) {
-	t.Parallel()
+	t.Cleanup(func() {
+		_, err := rocketmq.NewProducer(producer.WithNameServer(primitive.NamesrvAddr{"127.0.0.1:1"}), producer.WithTls(false))
+		require.NoError(t, err)
+	})
 	a := tlstest.New(t)
 	pair := a.Issue(t, "broker-a", nil)
 	n := harness.New(t, harness.Options{Race: true, Set: []string{
