@@ -188,7 +188,7 @@ verify: lint test cross apidiff conformance interop-smoke ## all gates
 # each fuzz target, the whole of interop.
 .PHONY: verify-long
 verify-long: verify ## all gates and everything slow
-	HARDPOINT_TEST_ROUNDS=$(MODEL_ROUNDS) HARDPOINT_TEST_QUEUES=80000 $(GO) test -count=1 -p 1 -timeout 4h ./...
+	HARDPOINT_TEST_LONG=1 HARDPOINT_TEST_ROUNDS=$(MODEL_ROUNDS) HARDPOINT_TEST_QUEUES=80000 $(GO) test -count=1 -p 1 -timeout 4h ./...
 	if [ -f test/go.mod ]; then cd test && HARDPOINT_TEST_LONG=1 $(GO) test -count=1 -p 1 -timeout 4h ./...; fi
 	$(MAKE) fuzz
 	$(MAKE) interop
