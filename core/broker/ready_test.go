@@ -79,7 +79,7 @@ func TestNotReadyWhileTheLogHangs(t *testing.T) {
 	close(out)
 	_, err = readFrame(c)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return b.Ready() == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Ready() == nil }, time.Minute, time.Millisecond)
 }
 
 // sometimes is a transport that may be away.

@@ -71,7 +71,7 @@ func TestWatch(t *testing.T) {
 		var no *rpc.CodeError
 		require.True(t, err == nil || errors.As(err, &no), err)
 		return err == nil
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	asked := w.Asked()
 	require.Len(t, asked, 1)
 	require.Equal(t, command.ReqGetRouteInfoByTopic, asked[0].Code)

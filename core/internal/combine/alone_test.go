@@ -135,7 +135,7 @@ func TestAloneComesBehind(t *testing.T) {
 		})
 	}()
 	q := e.K.Journal.(*combine.Queue)
-	require.Eventually(t, func() bool { return q.Epoch() == 3 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return q.Epoch() == 3 }, time.Minute, time.Millisecond)
 	close(out)
 	require.NoError(t, <-ended)
 	wg.Wait()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -190,45 +191,105 @@ func testSlowTogether(t *testing.T, h Harness) {
 	t.Errorf("%d bytes were taken for peers that do not read, the limit of all together is %d", sent, total)
 }
 
-func testIdle(t *testing.T, h Harness) {
-	const idle = 400 * time.Millisecond
-	r := h.serve(t, transport.Limits{Idle: idle}, echoes)
-	_, silent := r.dial(transport.Limits{Idle: -1})
-	if err := silent.Send(frame(command.JSON, 1, 1)); err != nil {
-		t.Fatal(err)
-	}
-	s := r.server.session(0)
-	s.wait(1)
-	talker, p := r.dial(transport.Limits{Idle: -1})
-	began := time.Now()
-	ticker := time.NewTicker(idle / 8)
-	defer ticker.Stop()
-	for n := 1; time.Since(began) < 2*idle; n++ {
-		if err := p.Send(frame(command.JSON, 1, 1)); err != nil {
-			t.Fatalf("a peer that talks was closed: %v", err)
+// untilProven repeats a case about Limits.Idle with a longer time as long as try says
+// that it proved nothing: this machine held up the client until it was silent itself.
+func untilProven(t *testing.T, idle time.Duration, try func(idle time.Duration) bool) {
+	t.Helper()
+	for ; !try(idle); idle *= 2 {
+		if idle > 4*patience {
+			t.Fatalf("the client was held up for longer than %v", idle)
 		}
-		talker.session(0).wait(n)
-		<-ticker.C
 	}
-	mustBe(t, "Closed of a silent peer", s.gone(), transport.ErrIdle)
+}
+
+// talker is a client that says words, each when the one before is answered.
+type talker struct {
+	*rig
+	c     *recorder
+	p     transport.Peer
+	words int
+	heard time.Time // not before the last word that is known to have arrived
+}
+
+// say says a word and waits for its answer; the first time it connects.
+func (r *talker) say() error {
+	r.t.Helper()
+	now := time.Now()
+	if r.p == nil {
+		r.heard = now
+		ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+		defer cancel()
+		var err error
+		if r.p, err = r.dialer.Dial(ctx, r.ln.Address(), transport.Limits{Idle: -1}, r.client, r.c); err != nil {
+			return err
+		}
+	}
+	if err := r.p.Send(frame(command.JSON, 1, 1)); err != nil {
+		return err
+	}
+	r.words++
+	s := r.c.session(0)
+	r.c.until("an answer or the end", func() bool { return s.closed > 0 || s.count >= r.words })
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	if s.count < r.words {
+		return s.cause
+	}
+	r.heard = now
+	return nil
+}
+
+// held fails the test when err, of say, came before a silence of idle.
+func (r *talker) held(idle time.Duration, err error) {
+	r.t.Helper()
+	if silent := time.Since(r.heard); silent < idle {
+		r.t.Fatalf("a peer that was silent for %v at most was closed, the limit is %v: %v", silent, idle, err)
+	}
+}
+
+func testIdle(t *testing.T, h Harness) {
+	untilProven(t, 400*time.Millisecond, func(idle time.Duration) bool {
+		r := h.serve(t, transport.Limits{Idle: idle}, echoes)
+		silent := &talker{rig: r, c: newRecorder(t, "silent client")}
+		if err := silent.say(); err != nil {
+			silent.held(idle, err)
+			return false
+		}
+		s := r.server.session(0)
+		talks := &talker{rig: r, c: newRecorder(t, "talking client")}
+		ticker := time.NewTicker(idle / 8)
+		defer ticker.Stop()
+		for began := time.Now(); time.Since(began) < 2*idle; {
+			if err := talks.say(); err != nil {
+				talks.held(idle, err)
+				return false
+			}
+			<-ticker.C
+		}
+		mustBe(t, "Closed of a silent peer", s.gone(), transport.ErrIdle)
+		return true
+	})
 }
 
 func testIdleWhileServed(t *testing.T, h Harness) {
-	const idle = 50 * time.Millisecond
-	release := make(chan struct{})
-	r := h.serve(t, transport.Limits{Idle: idle}, func(s *recorder) {
-		s.arrived = func(s *session, in []command.Frame) {
-			<-release
-			echo(s, in)
+	untilProven(t, 50*time.Millisecond, func(idle time.Duration) bool {
+		var served atomic.Bool
+		r := h.serve(t, transport.Limits{Idle: idle}, func(s *recorder) {
+			s.arrived = func(s *session, in []command.Frame) {
+				served.Store(true)
+				timer := time.NewTimer(4 * idle) // the log is slow; that is not the peer's fault
+				<-timer.C
+				echo(s, in)
+			}
+		})
+		client := &talker{rig: r, c: newRecorder(t, "client")}
+		if err := client.say(); served.Load() && err != nil {
+			t.Fatalf("a peer was closed while its word was served: %v", err)
+		} else if err != nil {
+			client.held(idle, err)
+			return false
 		}
+		mustBe(t, "Closed", r.server.session(0).gone(), transport.ErrIdle)
+		return true
 	})
-	client, p := r.dial(transport.Limits{Idle: -1})
-	if err := p.Send(frame(command.JSON, 1, 1)); err != nil {
-		t.Fatal(err)
-	}
-	timer := time.NewTimer(4 * idle) // the log is slow; that is not the peer's fault
-	<-timer.C
-	close(release)
-	client.session(0).wait(1)
-	mustBe(t, "Closed", r.server.session(0).gone(), transport.ErrIdle)
 }

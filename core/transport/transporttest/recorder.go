@@ -14,7 +14,7 @@ import (
 
 // patience is how long a case waits for what must happen. It is only used up
 // when a test fails.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // recorder is a handler that checks the rules of the contract and remembers
 // what it saw, for all its sessions.

@@ -39,6 +39,9 @@ func Hurry(t *Transport, d, grace time.Duration, most int) {
 	t.handshakeTime, t.handshakeGrace, t.maxHandshakes = d, grace, most
 }
 
+// Linger changes for how long a closed peer may write its backlog. Call it before Start.
+func Linger(t *Transport, d time.Duration) { t.linger = d }
+
 // Crowd is how many times as many handshakes there may be at most.
 const Crowd = crowd
 

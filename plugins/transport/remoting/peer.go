@@ -121,7 +121,7 @@ func (p *peer) Close() error {
 		return nil
 	}
 	p.wmu.Unlock()
-	_ = p.conn.SetWriteDeadline(time.Now().Add(linger))
+	_ = p.conn.SetWriteDeadline(time.Now().Add(p.g.t.linger))
 	_ = p.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
 	return nil
 }
@@ -352,8 +352,11 @@ func (p *peer) tick(idle time.Duration) error {
 	} else if p.watched.stuck++; p.watched.stuck > janitorTicks {
 		return fmt.Errorf("%w: it took nothing of its backlog for %s", transport.ErrSlow, idle)
 	}
-	switch {
-	case p.activity.CompareAndSwap(spoke, silent), p.activity.Load() == served:
+	switch p.activity.Load() { // once: a session that returns now was served now
+	case spoke:
+		p.activity.CompareAndSwap(spoke, silent)
+		p.watched.ticks = 0
+	case served:
 		p.watched.ticks = 0
 	default:
 		if p.watched.ticks++; p.watched.ticks >= janitorTicks {

@@ -154,7 +154,21 @@ func (s *probeSession) Closed(err error) { s.closed <- err }
 func (s *probeSession) takes(t *testing.T, n int) {
 	t.Helper()
 	for n > 0 {
-		n -= <-s.bytes
+		select {
+		case b := <-s.bytes:
+			n -= b
+		case err := <-s.closed:
+			s.closed <- err
+			for more := true; more; { // what came before the end
+				select {
+				case b := <-s.bytes:
+					n -= b
+				default:
+					more = false
+				}
+			}
+			require.Zero(t, n, "bytes are missing at the end: %v", err)
+		}
 	}
 	require.Zero(t, n)
 }
@@ -192,7 +206,11 @@ func TestCloseWritesBacklog(t *testing.T) {
 	server, client := certificates(t)
 	for name, conf := range map[string][2]*tls.Config{"plain": {}, "tls": {server, client}} {
 		t.Run(name, func(t *testing.T) {
-			tr := start(t, plugin.Settings{})
+			tr, err := remoting.New(t.Context(), transport.Params{}, remoting.Config{})
+			require.NoError(t, err)
+			remoting.Linger(tr, time.Hour) // a reader may be that slow
+			require.NoError(t, tr.Start(t.Context()))
+			defer func() { require.NoError(t, tr.Shutdown(context.Background())) }()
 			srv, cl := newProbe(), newProbe()
 			cl.gate = make(chan struct{})
 			ln := serve(t, tr, transport.Listen{TLS: conf[0], Limits: transport.Limits{PeerBytes: 64 << 20}}, srv)
@@ -365,9 +383,10 @@ func TestSilentHandshake(t *testing.T) {
 	for _, first := range []string{"", "\x16", "\x16\x03\x01\x02"} {
 		c, err := net.Dial("tcp", ln.Address())
 		require.NoError(t, err)
-		_, err = c.Write([]byte(first))
-		require.NoError(t, err)
-		_, _ = io.Copy(io.Discard, c) // ends when the server closes
+		_, _ = c.Write([]byte(first)) // fails when it is closed already
+		_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		_, err = io.Copy(io.Discard, c)
+		require.False(t, isTimeout(err), "%q", first)
 		c.Close()
 	}
 }
@@ -430,9 +449,17 @@ func (l *logs) count(s string) int {
 	return strings.Count(l.b.String(), s)
 }
 
+// stoppedClock makes what is said once in a while be said once, however long a test takes.
+type stoppedClock struct {
+	plugin.SystemClock
+	at time.Time
+}
+
+func (c stoppedClock) Now() time.Time { return c.at }
+
 func TestStrangersDoNotFillTheLog(t *testing.T) {
 	var l logs
-	tr := start(t, plugin.Settings{Logger: slog.New(slog.NewTextHandler(&l, nil))})
+	tr := start(t, plugin.Settings{Clock: stoppedClock{at: time.Now()}, Logger: slog.New(slog.NewTextHandler(&l, nil))})
 	srv := newProbe()
 	ln := serve(t, tr, transport.Listen{Limits: transport.Limits{Connections: 1}}, srv)
 	first, err := net.Dial("tcp", ln.Address())

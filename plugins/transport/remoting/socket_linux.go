@@ -259,7 +259,7 @@ func (p *peer) drainLocked() {
 func (p *peer) lingerSocket() {
 	p.discard.Store(true)
 	_ = unix.Shutdown(p.sock.fd, unix.SHUT_RD) // the loop sees the end
-	time.AfterFunc(linger, func() { p.fail(transport.ErrClosed) })
+	time.AfterFunc(p.g.t.linger, func() { p.fail(transport.ErrClosed) })
 }
 
 // breakOff ends the connection for both sides; the loop sees it.

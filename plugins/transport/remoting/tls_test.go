@@ -92,7 +92,7 @@ func TestEnforcingDecodesNothing(t *testing.T) {
 	a := tlstest.New(t)
 	var l logs
 	m := newMeter()
-	tr := startWith(t, plugin.Settings{Meter: m, Logger: slog.New(slog.NewTextHandler(&l, nil))}, secured(a, a.Issue(t, "server", nil), remoting.TLSEnforcing))
+	tr := startWith(t, plugin.Settings{Clock: stoppedClock{at: time.Now()}, Meter: m, Logger: slog.New(slog.NewTextHandler(&l, nil))}, secured(a, a.Issue(t, "server", nil), remoting.TLSEnforcing))
 	srv := newProbe()
 	srv.echo = true
 	ln := serve(t, tr, transport.Listen{}, srv)
@@ -158,12 +158,17 @@ func floodOfHandshakes(t *testing.T, flood, most int, grace time.Duration, left 
 		_, err = c.Write(hello[:1+i%len(hello)]) // from one byte to all of it
 		require.NoError(t, err)
 		if i%100 == 99 {
+			// Those that began later would make the next one the oldest.
+			begun := func() bool {
+				return remoting.Shaking(ln)+int(m.count("transport_tls_handshake_failures_total")) >= i+1
+			}
+			require.Eventually(t, begun, time.Minute, time.Millisecond)
 			require.NoError(t, tryEcho(t, dialPlain, ln.Address()))
 			require.NoError(t, tryEcho(t, dialTLS(a), ln.Address()))
 		}
 	}
 	failed := func() bool { return m.count("transport_tls_handshake_failures_total") >= uint64(flood-left) }
-	require.Eventually(t, failed, 30*time.Second, time.Millisecond)
+	require.Eventually(t, failed, time.Minute, time.Millisecond)
 	require.NoError(t, tryEcho(t, dialPlain, ln.Address()))
 	require.NoError(t, tryEcho(t, dialTLS(a), ln.Address()))
 }

@@ -45,8 +45,8 @@ type Transport struct {
 	loops   []*loop      // read plain connections; none on some systems
 	adopted atomic.Int64 // deals peers out to the loops
 
-	handshakeTime, handshakeGrace time.Duration // tests change them
-	maxHandshakes                 int
+	handshakeTime, handshakeGrace, linger time.Duration // tests change them
+	maxHandshakes                         int
 
 	mu      sync.Mutex
 	running bool
@@ -74,7 +74,7 @@ func New(_ context.Context, p transport.Params, cfg Config) (*Transport, error) 
 		groups: map[*group]struct{}{},
 		dials:  map[transport.Limits]*group{},
 
-		handshakeTime: handshakeTime, handshakeGrace: handshakeGrace, maxHandshakes: maxHandshakes,
+		handshakeTime: handshakeTime, handshakeGrace: handshakeGrace, maxHandshakes: maxHandshakes, linger: linger,
 	}
 	t.metrics.init(set.Meter, set.Name)
 	return t, nil

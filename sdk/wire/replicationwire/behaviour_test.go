@@ -25,7 +25,7 @@ import (
 	"github.com/hardpointmq/hardpoint/sdk/wire/replicationwire/replicationpb"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // social is the scripted replicator with members.
 type social struct {

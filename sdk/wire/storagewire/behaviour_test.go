@@ -189,7 +189,11 @@ func contextsCross(t *testing.T, newPair maker) {
 	entered, left := make(chan struct{}), make(chan error, 1)
 	s, _ := start(t, newPair, storage.Events{}, func(s *scripted) {
 		s.block = func(ctx context.Context) error {
-			entered <- struct{}{}
+			select {
+			case entered <- struct{}{}:
+			case <-ctx.Done(): // it came too late to be waited for
+				return ctx.Err()
+			}
 			<-ctx.Done()
 			left <- ctx.Err()
 			return ctx.Err()
@@ -215,15 +219,22 @@ func contextsCross(t *testing.T, newPair maker) {
 		require.ErrorIs(t, <-got, context.Canceled, name)
 		require.ErrorIs(t, <-left, context.Canceled, name)
 
-		// Long enough to get there on a busy machine: one that does not is never entered.
-		ctx, cancel = context.WithTimeout(t.Context(), 400*time.Millisecond)
-		go func() { got <- call(ctx) }()
-		<-entered
-		require.ErrorIs(t, <-got, context.DeadlineExceeded, name)
+		// On a busy machine the time may be over before the call gets there.
+		for limit, there := 50*time.Millisecond, false; !there; limit *= 2 {
+			ctx, cancel = context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			go func() { got <- call(ctx) }()
+			select {
+			case <-entered:
+				there = true
+				require.ErrorIs(t, <-got, context.DeadlineExceeded, name)
+			case err := <-got:
+				require.ErrorIs(t, err, context.DeadlineExceeded, name)
+			}
+		}
 		require.Error(t, <-left, name)
 		<-ctx.Done() // the plugin's clock may be first
 		require.ErrorIs(t, call(ctx), context.DeadlineExceeded, "%s with a context that is over", name)
-		cancel()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()

@@ -77,7 +77,7 @@ func TestCallConnCancelled(t *testing.T) {
 		require.Eventually(t, func() bool {
 			p := c.read.own.take()
 			return p != nil && c.read.own.give(p)
-		}, 10*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 		go func() { got <- s.Read(context.Background(), storage.ReadRequest{}, &storage.Chunk{}) }()
 		answer(t, calls, nextCall(t, calls).ID)
 		require.NoError(t, <-got)
@@ -96,7 +96,7 @@ func TestCallConnLate(t *testing.T) {
 	require.True(t, p.unwatch(), "as if it had ended by itself")
 	cancel()
 	p.begin(ctx, &c.read, kindRead, 2)
-	require.NoError(t, read.SetReadDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, read.SetReadDeadline(time.Now().Add(time.Minute)))
 	require.Equal(t, data.Head{Kind: kindCancel, ID: 2, Timeout: cancelCalls}, nextCall(t, read))
 	require.True(t, p.end(), "its read is broken off")
 	require.True(t, c.read.own.give(p))

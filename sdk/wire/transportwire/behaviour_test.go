@@ -23,7 +23,7 @@ import (
 	"github.com/hardpointmq/hardpoint/sdk/wire/transportwire/transportpb"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // both is a running transport over the wire, with its plugin's half.
 func both(t *testing.T) (*remote, *Server) {
