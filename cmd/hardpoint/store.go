@@ -124,9 +124,11 @@ was killed is not damaged by that: what the next start makes good by itself is t
 // prepare finds out what DIR is and how it is to be read.
 func (r *storeRun) prepare(dir string) (err error) {
 	r.dir = filepath.Clean(dir)
-	if r.kind, err = storeKind(r.dir); err != nil {
+	of, err := storeKind(r.dir)
+	if err != nil {
 		return err
 	}
+	r.kind = of.Store
 	l, err := config.Load(config.Options{Mode: config.Broker, File: r.file})
 	if err != nil {
 		return err
@@ -148,6 +150,10 @@ func (r *storeRun) prepare(dir string) (err error) {
 	}
 	if r.meta, err = readMetadata(r.dir); err != nil {
 		return err
+	}
+	for _, name := range of.Damaged {
+		r.meta.findings = append(r.meta.findings, commitlog.Finding{Level: commitlog.Note, File: name,
+			What: "it does not say which store this is, or its copy says something else", Means: "the rest of the directory says that it is " + r.kind + "; the next start of a broker writes the file again"})
 	}
 	if r.meta.topics != nil {
 		r.exam.HasTopic = func(topic string) bool { return r.meta.topics[topic] }

@@ -8,51 +8,50 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/hardpointmq/hardpoint/core/broker"
+	"github.com/hardpointmq/hardpoint/core/vfs"
 )
 
-// storeKind tells which store a directory belongs to: commitlog or pebble. Others
-// are refused by name, as are those ways of RocketMQ's to keep messages that the
-// files of the log do not show.
-func storeKind(dir string) (string, error) {
+// storeKind tells which store a directory belongs to, as a broker does: commitlog or
+// pebble. Others are refused by name, as are those ways of RocketMQ's to keep messages
+// that the files of the log do not show.
+func storeKind(dir string) (broker.Marker, error) {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("%s does not exist; name the store's directory: storePathRootDir, or the folder store in the data directory", dir)
+		return broker.Marker{}, fmt.Errorf("%s does not exist; name the store's directory: storePathRootDir, or the folder store in the data directory", dir)
 	case err != nil:
-		return "", err
+		return broker.Marker{}, err
 	case !info.IsDir():
-		return "", fmt.Errorf("%s is a file; name the store's directory", dir)
+		return broker.Marker{}, fmt.Errorf("%s is a file; name the store's directory", dir)
 	}
 	if name, err := foreignStore(dir); name != "" || err != nil {
 		if err != nil {
-			return "", err
+			return broker.Marker{}, err
 		}
-		return "", fmt.Errorf("%s holds %s, which this command does not read; it reads RocketMQ's file store (storeType=default) and the stores commitlog and pebble", dir, name)
+		return broker.Marker{}, fmt.Errorf("%s holds %s, which this command does not read; it reads RocketMQ's file store (storeType=default) and the stores commitlog and pebble", dir, name)
 	}
-	owner := ""
-	for _, name := range []string{"hardpoint.store", "hardpoint.store.bak"} {
-		b, err := os.ReadFile(filepath.Join(dir, name))
-		if err == nil && owner == "" {
-			owner = strings.TrimSpace(string(b))
+	m, err := broker.ReadMarker(vfs.OS{}, dir)
+	if err != nil {
+		if isFile(filepath.Join(dir, "CURRENT")) {
+			err = fmt.Errorf("%w; there is a file CURRENT, as in stores pebble", err)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
+		return m, err
 	}
-	_, err = os.Stat(filepath.Join(dir, "commitlog"))
-	switch hasLog := err == nil; {
-	case owner == "commitlog" || owner == "pebble":
-		return owner, nil
-	case owner != "" && !hasLog:
-		return "", fmt.Errorf("%s was filled by store %s (hardpoint.store), which this command does not read; it reads commitlog and pebble", dir, clip(owner))
-	case hasLog:
-		return "commitlog", nil
+	switch m.Store {
+	case "commitlog", "pebble":
+		return m, nil
+	case "":
+	default:
+		return m, fmt.Errorf("%s was filled by store %s (hardpoint.store), which this command does not read; it reads commitlog and pebble. If that is not so, the file is damaged: write the name of its store into it, as one line, and remove hardpoint.store.bak",
+			dir, clip(m.Store))
 	}
 	hint := ""
 	if _, err := os.Stat(filepath.Join(dir, "store", "commitlog")); err == nil {
 		hint = "; perhaps " + filepath.Join(dir, "store") + " is meant"
 	}
-	return "", fmt.Errorf("%s is no store: there is neither a folder commitlog nor a file hardpoint.store in it%s", dir, hint)
+	return broker.Marker{}, fmt.Errorf("%s is no store: there is neither a folder commitlog nor a file hardpoint.store in it%s", dir, hint)
 }
 
 // clip is the beginning of a text that may be long.

@@ -25,44 +25,72 @@ var marked = regexp.MustCompile(`^([a-z][a-z0-9_]*)\n$`)
 // errors.Is.
 var ErrOtherStore = errors.New("the directory belongs to another store")
 
+// Marker is what a store's directory says about whose it is.
+type Marker struct {
+	// Store is the name of the storage plugin that filled the directory; empty where
+	// it is new.
+	Store string
+	// Damaged are the names of the marker's files that do not say it, though they are
+	// there. The next start writes them again.
+	Damaged []string
+
+	whole int // files that say it
+}
+
+// ReadMarker tells which store a directory belongs to and changes nothing. It is an
+// error when the marker is damaged and nothing else says it.
+func ReadMarker(fsys vfs.FS, dir string) (Marker, error) {
+	var m Marker
+	var there []string
+	for _, name := range []string{markerName, markerCopy} {
+		b, err := vfs.ReadFile(fsys, filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return m, fmt.Errorf("which store %s belongs to: %w", dir, err)
+		}
+		there = append(there, name)
+		switch is := marked.FindSubmatch(b); {
+		case is == nil:
+			m.Damaged = append(m.Damaged, name)
+		case m.whole == 0 || m.Store == string(is[1]):
+			m.Store = string(is[1])
+			m.whole++
+		default: // they were written with one content: which one is damaged cannot be told
+			m.Store, m.Damaged, m.whole = "", there, 0
+		}
+	}
+	if m.whole > 0 {
+		return m, nil
+	}
+	// RocketMQ's directories, and those of older versions, have no marker.
+	_, err := fsys.Stat(filepath.Join(dir, "commitlog"))
+	switch {
+	case err == nil:
+		m.Store = "commitlog"
+	case len(m.Damaged) > 0:
+		return m, fmt.Errorf("%s is damaged, and nothing else says which store %s belongs to: write the name of its store into %s, as one line, and remove %s",
+			filepath.Join(dir, m.Damaged[0]), dir, markerName, markerCopy)
+	}
+	return m, nil
+}
+
 // claim refuses a directory that another store filled, and marks a new one. The
 // metadata files in it go with the log: under another store's log they would be
 // taken for those of a foreign broker, and topics and offsets of two logs mixed.
 func claim(fsys vfs.FS, dir, store string, log *slog.Logger) error {
-	var owner, damaged string
-	whole := 0
-	for _, name := range []string{markerName, markerCopy} {
-		path := filepath.Join(dir, name)
-		b, err := vfs.ReadFile(fsys, path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("which store %s belongs to: %w", dir, err)
-		}
-		if m := marked.FindSubmatch(b); m != nil {
-			whole++
-			if owner == "" {
-				owner = string(m[1])
-			}
-		} else if err == nil {
-			damaged = path
-		}
+	m, err := ReadMarker(fsys, dir)
+	if err != nil {
+		return err
 	}
-	if owner == "" {
-		// RocketMQ's directories, and those of older versions, have no marker.
-		_, err := fsys.Stat(filepath.Join(dir, "commitlog"))
-		switch {
-		case err == nil:
-			owner = "commitlog"
-		case damaged != "":
-			return fmt.Errorf("%s is damaged, and nothing else says which store %s belongs to: write the name of its store into it, as one line", damaged, dir)
-		}
+	if m.Store != "" && m.Store != store {
+		return fmt.Errorf("%w: %s was filled by store %s, configured is %s; use another directory (--data, storePathRootDir) or storage=%s", ErrOtherStore, dir, m.Store, store, m.Store)
 	}
-	if owner != "" && owner != store {
-		return fmt.Errorf("%w: %s was filled by store %s, configured is %s; use another directory (--data, storePathRootDir) or storage=%s", ErrOtherStore, dir, owner, store, owner)
+	for _, name := range m.Damaged {
+		log.Warn("the file that says which store this is, is damaged and written again", "file", filepath.Join(dir, name), "store", store)
 	}
-	if damaged != "" {
-		log.Warn("the file that says which store this is, is damaged and written again", "file", damaged, "store", store)
-	}
-	if whole == 2 {
+	if m.whole == 2 {
 		return nil
 	}
 	if err := vfs.EnsureDir(fsys, dir); err != nil {

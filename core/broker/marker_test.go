@@ -67,3 +67,27 @@ func TestDamagedMarker(t *testing.T) {
 		})
 	}
 }
+
+// TestMarkersDiffer: of two files that say different things one is damaged, and which
+// one cannot be told.
+func TestMarkersDiffer(t *testing.T) {
+	for _, names := range [][2]string{{"commitlog", "commitlpg"}, {"commitlpg", "commitlog"}, {"pebble", "commitlog"}} {
+		fsys := memfs.New(1)
+		for i, name := range []string{markerName, markerCopy} {
+			require.NoError(t, vfs.EnsureDir(fsys, "store"))
+			require.NoError(t, vfs.WriteFileAtomic(fsys, filepath.Join("store", name), []byte(names[i]+"\n")))
+		}
+		for _, store := range names {
+			err := claim(fsys, "store", store, slog.New(slog.DiscardHandler))
+			require.ErrorContains(t, err, "write the name of its store into hardpoint.store")
+		}
+		require.NoError(t, vfs.EnsureDir(fsys, filepath.Join("store", "commitlog")))
+		m, err := ReadMarker(fsys, "store")
+		require.NoError(t, err)
+		require.Equal(t, Marker{Store: "commitlog", Damaged: []string{markerName, markerCopy}}, m)
+		require.NoError(t, claim(fsys, "store", "commitlog", slog.New(slog.DiscardHandler)))
+		m, err = ReadMarker(fsys, "store")
+		require.NoError(t, err)
+		require.Equal(t, Marker{Store: "commitlog", whole: 2}, m)
+	}
+}
