@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,12 +12,17 @@ import (
 
 // TestCheckEnds: a plugin that never closes is found, not waited for.
 func TestCheckEnds(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "hardpoint", "plugin", "check", "--timeout", "8s", stubbornProgram).CombinedOutput()
-	require.NoError(t, ctx.Err(), "it waits for ever: %s", out)
-	var exit *exec.ExitError
-	require.ErrorAs(t, err, &exit, "%s", out)
-	require.Equal(t, exitFailure, exit.ExitCode(), "%s", out)
-	require.Regexp(t, `(?m)^problem: storage memory: it does not answer within 8s: close the store: `, string(out))
+	for limit := 4 * time.Second; ; limit *= 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		out, err := exec.CommandContext(ctx, "hardpoint", "plugin", "check", "--timeout", limit.String(), stubbornProgram).CombinedOutput()
+		require.NoError(t, ctx.Err(), "it waits for ever: %s", out)
+		cancel()
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit, "%s", out)
+		require.Equal(t, exitFailure, exit.ExitCode(), "%s", out)
+		if strings.Contains(string(out), "\nproblem: storage memory: it does not answer within "+limit.String()+": close the store: ") {
+			return
+		}
+		require.Less(t, limit, time.Minute, "%s", out) // a busy machine: it did not come that far
+	}
 }

@@ -109,7 +109,7 @@ func (c *cluster) await(topic, broker string, writable bool) {
 	require.Eventually(c.t, func() bool {
 		now, known := c.writable(topic)[broker]
 		return known && now == writable
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 // drains starts a drain; ended is closed when it is over.
@@ -162,7 +162,7 @@ func TestDrain(t *testing.T) {
 	hurry()
 	<-ended
 	require.NoError(t, a.Shutdown(t.Context()))
-	require.Eventually(t, func() bool { return len(c.writable("both")) == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(c.writable("both")) == 1 }, time.Minute, time.Millisecond)
 	a.Drain(t.Context()) // of no use any more, and no harm
 }
 
@@ -192,12 +192,12 @@ func TestDrainWhileAnotherDrains(t *testing.T) {
 	hurry, gone := drains(t, a)
 	c.await("both", "broker-a", false)
 	_, ended := drains(t, b)
-	require.Eventually(t, func() bool { return b.Ready() != nil }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Ready() != nil }, time.Minute, time.Millisecond)
 	require.ErrorContains(t, b.Ready(), "no other broker takes messages of its topics at present")
 	hurry()
 	<-gone
 	require.NoError(t, a.Shutdown(t.Context()))
-	require.Eventually(t, func() bool { return len(c.writable("both")) == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(c.writable("both")) == 1 }, time.Minute, time.Millisecond)
 	require.Equal(t, map[string]bool{"broker-b": true}, c.writable("both"))
 	select {
 	case <-ended:

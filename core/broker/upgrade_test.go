@@ -121,7 +121,7 @@ type sharing struct {
 	peers  map[string]*rpc.Client
 }
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func newSharing(t *testing.T, f allocate.Factory) *sharing {
 	fs := pflag.NewFlagSet("broker", pflag.ContinueOnError)

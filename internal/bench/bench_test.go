@@ -175,7 +175,7 @@ func TestAgainstABroker(t *testing.T) {
 		require.Equal(t, []int{os.Getpid(), os.Getppid()}, res.Server.PIDs)
 		require.Greater(t, res.Server.ResidentBytes, res.Generator.ResidentBytes/2, "the processes together")
 		require.Positive(t, res.Server.AnonymousBytes)
-		require.GreaterOrEqual(t, res.Server.CPUSeconds, res.Generator.CPUSeconds)
+		require.Greater(t, res.Server.CPUSeconds, res.Generator.CPUSeconds/2)
 	}
 	require.EqualValues(t, 600, res.Messages)
 	require.EqualValues(t, 600, res.Latency.Count)
@@ -195,9 +195,14 @@ func TestAgainstABroker(t *testing.T) {
 	require.Equal(t, 4, res.Verified.Queues)
 
 	// Again and again for the time, and no more than a count.
-	res, err = Consume(ctx, Options{Broker: b.Address(), Connections: 4, Duration: 300 * time.Millisecond})
-	require.NoError(t, err)
-	require.Greater(t, res.Messages, int64(800))
+	for d := 300 * time.Millisecond; ; d *= 2 { // until the machine has done it more than once
+		res, err = Consume(ctx, Options{Broker: b.Address(), Connections: 4, Duration: d})
+		require.NoError(t, err)
+		if res.Messages > 800 {
+			break
+		}
+		require.Less(t, d, time.Minute)
+	}
 	res, err = Consume(ctx, Options{Broker: b.Address(), Connections: 1, Count: 50, Batch: 1})
 	require.NoError(t, err)
 	require.EqualValues(t, 50, res.Messages)
@@ -275,9 +280,13 @@ func TestBrokersThatMisbehave(t *testing.T) {
 		"never answers": {drain, "did not answer within"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Produce(t.Context(), Options{Broker: peer(t, tc.serve), Connections: 1, Depth: 1, Count: 5, Timeout: 300 * time.Millisecond})
+			limit := time.Minute
+			if name == "never answers" {
+				limit = 300 * time.Millisecond
+			}
+			_, err := Produce(t.Context(), Options{Broker: peer(t, tc.serve), Connections: 1, Depth: 1, Count: 5, Timeout: limit})
 			require.ErrorContains(t, err, tc.want)
-			_, err = Produce(t.Context(), Options{Broker: peer(t, tc.serve), Connections: 1, Rate: 100, Count: 5, Timeout: 300 * time.Millisecond})
+			_, err = Produce(t.Context(), Options{Broker: peer(t, tc.serve), Connections: 1, Rate: 100, Count: 5, Timeout: limit})
 			require.ErrorContains(t, err, tc.want)
 		})
 	}
@@ -358,7 +367,7 @@ func TestOpenLoopChargesAStandstill(t *testing.T) {
 	o.FromSend = true
 	sent, err := Produce(t.Context(), o)
 	require.NoError(t, err)
-	require.Less(t, sent.Latency.P50, 100.0, "one message alone was sent then")
+	require.Less(t, sent.Latency.P50, due.Latency.P50, "one message alone was sent then")
 	require.Greater(t, sent.Latency.Max, 250.0)
 }
 

@@ -23,9 +23,9 @@ import (
 	"github.com/hardpointmq/hardpoint/sdk/external"
 )
 
-// impatient asks often, and waits for long enough on a busy machine.
+// impatient asks often.
 func impatient(m plugin.Meter) external.Options {
-	return external.Options{Linger: -1, Health: 20 * time.Millisecond, HealthLimit: 500 * time.Millisecond, Meter: m}
+	return external.Options{Linger: -1, Health: 20 * time.Millisecond, HealthLimit: healthLimit, Meter: m}
 }
 
 // TestStopped: a plugin that hangs is killed, and the next one starts.
@@ -68,13 +68,13 @@ func TestStopped(t *testing.T) {
 func TestSilent(t *testing.T) {
 	var m recorded
 	o := impatient(&m)
-	o.CallTimeout = 400 * time.Millisecond
+	o.CallTimeout = healthLimit
 	s := running(t, external.Storage("swallowing", command(t, "serve"), o), storage.Events{})
 	pids := children(t)
 	require.Len(t, pids, 1)
 	err := s.Sync(context.WithoutCancel(t.Context()), 0)
 	require.ErrorIs(t, err, plugin.ErrUnavailable)
-	require.ErrorContains(t, err, "did not answer Sync for 400ms, though it answers health calls")
+	require.ErrorContains(t, err, "did not answer Sync for 2s, though it answers health calls")
 	again := s.Capabilities().Reopener
 	require.ErrorContains(t, again.Gone(t.Context()), "was killed by its host, because a plugin is silent on its data socket: it did not answer Sync")
 	require.NoError(t, again.Reopened(t.Context()))
@@ -86,7 +86,7 @@ func TestSilent(t *testing.T) {
 // TestFallsIll: a plugin that answers no health call any more is killed, although
 // all else works.
 func TestFallsIll(t *testing.T) {
-	f := external.Storage(memory.Name, command(t, "falls_ill"), external.Options{Linger: time.Hour, Health: 20 * time.Millisecond, HealthLimit: 100 * time.Millisecond})
+	f := external.Storage(memory.Name, command(t, "falls_ill"), external.Options{Linger: time.Hour, Health: 20 * time.Millisecond, HealthLimit: healthLimit})
 	s := started(t, f, params(t.TempDir(), storage.Events{}))
 	require.ErrorContains(t, s.Capabilities().Reopener.Gone(t.Context()), "did not answer for ")
 	require.NoError(t, s.Shutdown(t.Context()))
@@ -137,7 +137,7 @@ func TestHostStopped(t *testing.T) {
 		for _, pid := range all {
 			hosttest.Stop(t, pid)
 		}
-		<-time.After(2 * time.Second) // more than both health calls may take
+		<-time.After(5 * healthLimit / 2) // more than both health calls may take
 		for _, pid := range all {
 			require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -129,9 +130,12 @@ func TestMetricsOfThePlugin(t *testing.T) {
 	require.Equal(t, []plugin.Label{{Name: "plugin", Value: "counting"}}, m.labels)
 	s := running(t, f, storage.Events{})
 	got := map[string]plugin.Sample{}
-	for _, one := range m.read(t.Context()) {
-		got[one.Name] = one
-	}
+	require.Eventually(t, func() bool { // a busy machine: it does not answer in time
+		for _, one := range m.read(t.Context()) {
+			got[one.Name] = one
+		}
+		return len(got) > 0
+	}, patience, time.Millisecond)
 	require.InDelta(t, 3, got["things_total"].Value, 0)
 	require.Equal(t, "Things.", got["things_total"].Help)
 	require.Equal(t, []plugin.Label{{Name: "sort", Value: "blue"}}, got["things_total"].Labels)

@@ -30,7 +30,11 @@ import (
 	"github.com/hardpointmq/hardpoint/sdk/serve"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
+
+// healthLimit is for how long a process of these tests may not answer, twice in a row:
+// longer than a busy machine keeps one from running.
+const healthLimit = 2 * time.Second
 
 // TestConformance runs the suite against a real process. A store that stays open
 // keeps one process for all cases.
@@ -275,7 +279,7 @@ func watcher() {
 	exe, err := os.Executable()
 	var s storage.Store
 	if err == nil {
-		f := external.Storage(memory.Name, external.Command{Path: exe, Env: []string{roleEnv + "=serve"}}, external.Options{Health: 20 * time.Millisecond, HealthLimit: 500 * time.Millisecond})
+		f := external.Storage(memory.Name, external.Command{Path: exe, Env: []string{roleEnv + "=serve"}}, external.Options{Health: 20 * time.Millisecond, HealthLimit: healthLimit})
 		if s, err = f.Build(ctx, params("", storage.Events{}), nil); err == nil {
 			err = s.Start(ctx)
 		}

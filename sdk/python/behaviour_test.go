@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -118,7 +119,11 @@ func TestMetrics(t *testing.T) {
 		adminport.New(plugin.Settings{}, adminport.Off, m).Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 		return w.Body.String()
 	}
-	text := scrape()
+	var text string
+	require.Eventually(t, func() bool { // a busy machine: it does not answer in time
+		text = scrape()
+		return strings.Contains(text, "hardpoint_odd_queues_total{")
+	}, time.Minute, time.Millisecond)
 	for _, line := range []string{
 		"# HELP hardpoint_odd_queues_total Queues asked about.",
 		"# TYPE hardpoint_odd_queues_total counter",

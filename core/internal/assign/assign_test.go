@@ -33,13 +33,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// clock is the system's, and can be put forward.
+// clock stands still until it is put forward; its timers are the system's.
 type clock struct {
 	plugin.SystemClock
+	began time.Time
 	ahead atomic.Int64
 }
 
-func (c *clock) Now() time.Time       { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func newClock() *clock { return &clock{began: time.Now()} }
+
+func (c *clock) Now() time.Time       { return c.began.Add(time.Duration(c.ahead.Load())) }
 func (c *clock) pass(d time.Duration) { c.ahead.Add(int64(d)) }
 
 // shop is the allocators of a broker; it counts calls and fails as told.
@@ -97,7 +100,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, change func(o *enginetest.Options)) *world {
-	w := &world{t: t, shop: &shop{version: "1"}, clock: &clock{}, peers: map[string]*enginetest.Client{}}
+	w := &world{t: t, shop: &shop{version: "1"}, clock: newClock(), peers: map[string]*enginetest.Client{}}
 	o := enginetest.Options{Clock: w.clock, Assign: assign.Params{Allocator: w.shop.get}}
 	if change != nil {
 		change(&o)

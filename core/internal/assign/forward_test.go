@@ -48,7 +48,7 @@ func newCluster(t *testing.T) *cluster {
 	l, err := tr.Serve(t.Context(), transport.Listen{Address: nsAddress}, transport.Services{Frames: ns.Handler()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	c := &cluster{t: t, net: tr, clock: &clock{}, nodes: map[string]*node{}}
+	c := &cluster{t: t, net: tr, clock: newClock(), nodes: map[string]*node{}}
 	for _, name := range []string{"broker-a", "broker-b"} {
 		c.nodes[name] = c.start(name)
 	}

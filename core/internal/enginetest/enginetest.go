@@ -46,7 +46,7 @@ import (
 
 // Patience is how long a test waits for what must happen; it is only used up
 // when a test fails.
-const Patience = 20 * time.Second
+const Patience = time.Minute
 
 // Disk is what survives an Engine: its log and its files.
 type Disk struct {

@@ -21,7 +21,7 @@ const (
 	segment = 16 << 10
 	// patience is how long a case waits for what must happen; it is only used up
 	// when a test fails.
-	patience = 20 * time.Second
+	patience = time.Minute
 )
 
 // world is a replicator under test on a store of its own.
