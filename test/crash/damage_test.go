@@ -170,7 +170,7 @@ func (l *ledger) findKeys(addr string, rng *rand.Rand) error {
 		h := command.QueryMessageRequest{Topic: []byte(topic), Key: []byte(key(id)), MaxNum: 8, EndTimestamp: time.Now().UnixMilli() + 3_600_000}
 		// The index follows the log after a moment.
 		var last error
-		if !harness.Poll(5*time.Second, func() bool {
+		if !harness.Poll(time.Minute, func() bool {
 			a, err := c.Call(command.ReqQueryMessage, h.Append, nil)
 			if err == nil {
 				err = a.Err()

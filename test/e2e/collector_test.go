@@ -85,7 +85,7 @@ func numbered(prefix string, n int) []string {
 // awaitRoute waits until the name server knows a topic.
 func awaitRoute(t testing.TB, ns, topic string) {
 	t.Helper()
-	harness.Until(t, 20*time.Second, "route of "+topic, func() bool { return brokersOf(ns, topic) >= 0 })
+	harness.Until(t, time.Minute, "route of "+topic, func() bool { return brokersOf(ns, topic) >= 0 })
 }
 
 // awaitBrokers waits until the route of a topic has so many brokers.

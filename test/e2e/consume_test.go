@@ -232,7 +232,7 @@ func TestPull(t *testing.T) {
 			exactlyOnce(t, keys, seen)
 			for _, mq := range mqs {
 				// The client forgets an offset when its first rebalance comes after.
-				harness.Until(t, 20*time.Second, "offset 11 stored by the broker", func() bool {
+				harness.Until(t, time.Minute, "offset 11 stored by the broker", func() bool {
 					require.NoError(t, c.UpdateOffset(mq, 11))
 					require.NoError(t, c.PersistOffset(t.Context(), topic))
 					return committed(t, n, "pull-from", topic, mq.QueueId) == 11

@@ -191,7 +191,7 @@ func TestDrain(t *testing.T) {
 	for _, name := range []string{"broker-a", "broker-b"} {
 		b := harness.New(t, harness.Options{Role: "broker", Broker: name, Namesrv: ns.Addr, Race: !harness.Long(), Set: set})
 		createTopic(t, b, topic, queues)
-		harness.Until(t, 20*time.Second, "route with "+name, func() bool { return writers(t, ns.Addr, topic)[name] })
+		harness.Until(t, time.Minute, "route with "+name, func() bool { return writers(t, ns.Addr, topic)[name] })
 		brokers = append(brokers, b)
 	}
 	seen := newCollector()
@@ -208,7 +208,7 @@ func TestDrain(t *testing.T) {
 		b, name, other := brokers[i%2], [...]string{"broker-a", "broker-b"}[i%2], [...]string{"broker-b", "broker-a"}[i%2]
 		if !harness.Long() {
 			require.NoError(t, syscall.Kill(b.Pid(), syscall.SIGTERM))
-			harness.Until(t, 20*time.Second, "route without "+name, func() bool { return !writers(t, ns.Addr, topic)[name] })
+			harness.Until(t, time.Minute, "route without "+name, func() bool { return !writers(t, ns.Addr, topic)[name] })
 			require.True(t, writers(t, ns.Addr, topic)[other])
 			l.replace()
 			l.more(each) // by the other one
@@ -219,7 +219,7 @@ func TestDrain(t *testing.T) {
 			require.Contains(t, b.LastLog(), `"messages_per_second_at_the_end":0`)
 		}
 		b.Start()
-		harness.Until(t, 20*time.Second, "route with "+name, func() bool { return writers(t, ns.Addr, topic)[name] })
+		harness.Until(t, time.Minute, "route with "+name, func() bool { return writers(t, ns.Addr, topic)[name] })
 		if !harness.Long() {
 			l.replace() // it sends to both again
 		}

@@ -91,7 +91,7 @@ func TestProducer(t *testing.T) {
 
 		all := append(append(append(syncKeys, asyncKeys...), onewayKeys...), batchKeys...)
 		var got *collector
-		harness.Until(t, 20*time.Second, "one-way messages stored", func() bool {
+		harness.Until(t, time.Minute, "one-way messages stored", func() bool {
 			got = stored(t, n, topic, queues, nil)
 			return got.size() >= len(all)
 		})

@@ -107,7 +107,7 @@ func TestRestart(t *testing.T) {
 
 			broker.Pause()
 			still, since := load.count(), time.Now()
-			harness.Until(t, 10*time.Second, "no message acknowledged for a second by a frozen broker", func() bool {
+			harness.Until(t, time.Minute, "no message acknowledged for a second by a frozen broker", func() bool {
 				if n := load.count(); n != still {
 					still, since = n, time.Now()
 				}

@@ -109,7 +109,7 @@ func Prepare(t testing.TB, o Options) *Node {
 		o.Data = t.TempDir()
 	}
 	if o.ReadyIn == 0 {
-		o.ReadyIn = 30 * time.Second
+		o.ReadyIn = 2 * time.Minute
 	}
 	n := &Node{t: t, o: o, Data: o.Data, Namesrv: o.Namesrv, binary: Binary(t, o.Race)}
 	n.http.Timeout = 2 * time.Second
@@ -287,7 +287,7 @@ func (n *Node) kill() {
 	_ = syscall.Kill(group, syscall.SIGKILL)
 	<-n.done
 	// A storage process may take longer to die; what it holds is locked until then.
-	Poll(5*time.Second, func() bool { return syscall.Kill(group, 0) != nil })
+	Poll(time.Minute, func() bool { return syscall.Kill(group, 0) != nil })
 	n.http.CloseIdleConnections()
 }
 
@@ -351,7 +351,7 @@ func (n *Node) close() {
 		_ = n.cmd.Process.Signal(os.Interrupt) // without a drain
 		select {
 		case <-n.done:
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			n.kill()
 			n.t.Errorf("%s had to be killed at the end of the test", n.o.Role)
 		}

@@ -113,7 +113,7 @@ func (c *Conn) fill(want int, within time.Duration) error {
 	return err
 }
 
-const callTimeout = 20 * time.Second
+const callTimeout = time.Minute
 
 // Call sends a request and waits for its answer, skipping what the broker asks
 // in between.
