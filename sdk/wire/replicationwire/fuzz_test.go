@@ -210,7 +210,7 @@ func FuzzHost(f *testing.F) {
 		seq := storage.NewSequencer(nil)
 		lent := leaving{storagemw.Base{Store: store}}
 		r := newReplicator(&host{name: "fuzz"}, replication.Params{Settings: settings, Store: lent, Sequencer: seq}, nil, nil)
-		_ = r.life.Start(func(run func()) error { run(); return nil })
+		_ = r.life.Start(t.Context(), func(_ context.Context, run func()) error { run(); return nil })
 		conn := newDeaf()
 		s := &session{
 			r: r, ended: make(chan struct{}), calls: map[uint64]waiting{}, pending: map[uint64]*ordered{}, cancels: map[uint64]context.CancelFunc{},

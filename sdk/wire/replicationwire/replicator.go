@@ -180,7 +180,7 @@ func (r *replicator) onRole(ctx context.Context, x replication.Role) error {
 
 // Start implements plugin.Component.
 func (r *replicator) Start(ctx context.Context) error {
-	return r.life.Start(func(run func()) error {
+	return r.life.Start(ctx, func(ctx context.Context, run func()) error {
 		run() // OnRole may append
 		s, err := r.begin(ctx)
 		if err != nil {

@@ -117,7 +117,7 @@ func FuzzHostSide(f *testing.F) {
 			c.read.open(said{bytes.NewReader(in)})
 			c.resumed.Store(true)
 			s.cur.Store(c)
-			_ = s.life.Start(func(run func()) error { run(); return nil })
+			_ = s.life.Start(t.Context(), func(_ context.Context, run func()) error { run(); return nil })
 			s.st.state.Damaged = nil
 			return s, c
 		}

@@ -28,7 +28,7 @@ func overPipe(t *testing.T, proc wire.Process) (*store, *session, net.Conn) {
 	c.log.open(log)
 	c.read.open(ours)
 	s.cur.Store(c)
-	_ = s.life.Start(func(run func()) error { run(); return nil })
+	_ = s.life.Start(t.Context(), func(_ context.Context, run func()) error { run(); return nil })
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

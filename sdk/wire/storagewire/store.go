@@ -112,7 +112,7 @@ func (s *store) State() storage.State {
 
 // Start implements plugin.Component.
 func (s *store) Start(ctx context.Context) error {
-	return s.life.Start(func(run func()) error {
+	return s.life.Start(ctx, func(ctx context.Context, run func()) error {
 		c, st, err := s.connect(ctx)
 		if err != nil {
 			s.stop()

@@ -65,7 +65,7 @@ func (t *remote) Capabilities() (c transport.Capabilities) {
 
 // Start implements [plugin.Component].
 func (t *remote) Start(ctx context.Context) error {
-	return t.life.Start(func(run func()) error {
+	return t.life.Start(ctx, func(ctx context.Context, run func()) error {
 		l, err := t.connect(ctx)
 		if err != nil {
 			return err

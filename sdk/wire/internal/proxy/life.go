@@ -23,58 +23,88 @@ const (
 )
 
 // Life is that of a component: it is started once at most, and shut down once however
-// often that is asked for. Make it with [NewLife]. Safe for concurrent use.
+// often that is asked for. A Start that is under way when Shutdown comes is told so, and
+// no Start comes behind a Shutdown. Make it with [NewLife]. Safe for concurrent use.
 type Life struct {
 	what  string
-	mu    sync.Mutex // Start and Shutdown
+	mu    sync.Mutex // Start, and what Shutdown calls
 	phase atomic.Int32
-	down  chan struct{} // closed when it is shut down; nil before
+	over  context.Context // ends with the first Shutdown
+	end   context.CancelFunc
+	once  sync.Once
+	down  chan struct{} // closed when it is shut down
 	err   error         // how that went; written before down is closed
 }
 
 // NewLife makes the Life of what errors call what.
-func NewLife(what string) *Life { return &Life{what: what} }
+func NewLife(what string) *Life {
+	l := &Life{what: what, down: make(chan struct{})}
+	l.over, l.end = context.WithCancel(context.Background())
+	return l
+}
 
 // Running reports whether the component takes calls.
 func (l *Life) Running() bool { return l.phase.Load() == running }
 
-// Stopped reports whether Shutdown was called, or Start failed.
+// Stopped reports whether it was shut down, or Start failed.
 func (l *Life) Stopped() bool { return l.phase.Load() == stopped }
 
-// Start calls f, which calls run as soon as the component takes calls: Running is true
-// from then on. f's error is returned, and is the end. A second Start is an error.
-func (l *Life) Start(f func(run func()) error) error {
+// Start calls f, whose context ends with ctx, with a Shutdown, and when f returns. f calls
+// run as soon as the component takes calls: Running is true from then on. f's error is
+// returned, and is the end. A second Start is an error.
+func (l *Life) Start(ctx context.Context, f func(ctx context.Context, run func()) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.phase.Load() != fresh {
+	switch {
+	case l.over.Err() != nil:
+		return fmt.Errorf("the %s was shut down already", l.what)
+	case l.phase.Load() != fresh:
 		return fmt.Errorf("the %s was started already", l.what)
 	}
-	err := f(func() { l.phase.Store(running) })
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.over, cancel)()
+	err := f(ctx, func() { l.phase.Store(running) })
 	if err != nil {
 		l.phase.Store(stopped)
 	}
 	return err
 }
 
-// Shutdown calls f beside the caller, once, if the component runs, and returns its
-// error. When ctx ends first, it returns ctx's error, f goes on, and a second Shutdown
-// waits for it. Stopped is true when f is called.
+// Shutdown calls f beside the caller, once, when a Start that is under way has returned
+// and if the component runs then, and returns its error. When ctx ends first, it returns
+// ctx's error, f is called or goes on all the same, and a second Shutdown waits for it.
+// Stopped is true when f is called.
 func (l *Life) Shutdown(ctx context.Context, f func() error) error {
-	l.mu.Lock()
-	if l.phase.Swap(stopped) == running {
-		l.down = make(chan struct{})
-		go func() {
+	l.end()
+	l.once.Do(func() {
+		end := func(was int32) {
 			defer close(l.down)
-			l.err = f()
-		}()
-	}
-	down := l.down
-	l.mu.Unlock()
-	if down == nil {
-		return nil
+			defer l.mu.Unlock()
+			if was == running {
+				l.err = f()
+			}
+		}
+		if !l.mu.TryLock() { // a Start is under way
+			go func() {
+				l.mu.Lock()
+				end(l.phase.Swap(stopped))
+			}()
+			return
+		}
+		if was := l.phase.Swap(stopped); was == running {
+			go end(was)
+		} else {
+			end(was)
+		}
+	})
+	select {
+	case <-l.down: // also when ctx has ended
+		return l.err
+	default:
 	}
 	select {
-	case <-down:
+	case <-l.down:
 		return l.err
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the %s to shut down: %w", l.what, ctx.Err())

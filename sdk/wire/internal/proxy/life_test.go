@@ -19,13 +19,13 @@ var errNo = errors.New("no")
 
 func TestLife(t *testing.T) {
 	l := proxy.NewLife("thing")
-	require.NoError(t, l.Start(func(run func()) error {
+	require.NoError(t, l.Start(t.Context(), func(_ context.Context, run func()) error {
 		require.False(t, l.Running())
 		run()
 		require.True(t, l.Running())
 		return nil
 	}))
-	require.EqualError(t, l.Start(func(func()) error { return errNo }), "the thing was started already")
+	require.EqualError(t, l.Start(t.Context(), func(context.Context, func()) error { return errNo }), "the thing was started already")
 	require.True(t, l.Running())
 
 	going, release := make(chan struct{}), make(chan struct{})
@@ -50,12 +50,37 @@ func TestLifeWithoutStart(t *testing.T) {
 	never := func() error { t.Error("there is nothing to shut down"); return nil }
 	l := proxy.NewLife("thing")
 	require.NoError(t, l.Shutdown(t.Context(), never))
-	require.Error(t, l.Start(func(func()) error { return nil }))
+	require.Error(t, l.Start(t.Context(), func(context.Context, func()) error { return nil }))
 
 	l = proxy.NewLife("thing")
-	require.ErrorIs(t, l.Start(func(run func()) error { run(); return errNo }), errNo)
+	require.ErrorIs(t, l.Start(t.Context(), func(_ context.Context, run func()) error { run(); return errNo }), errNo)
 	require.True(t, l.Stopped())
 	require.NoError(t, l.Shutdown(t.Context(), never))
+}
+
+// TestShutdownDuringStart: Shutdown tells a Start that is under way, does not wait longer
+// for it than its context, and ends what that began.
+func TestShutdownDuringStart(t *testing.T) {
+	l := proxy.NewLife("thing")
+	going, release, started := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		started <- l.Start(t.Context(), func(ctx context.Context, run func()) error {
+			close(going)
+			<-ctx.Done()
+			<-release
+			run()
+			return nil
+		})
+	}()
+	<-going
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, l.Shutdown(over, func() error { return errNo }), context.Canceled)
+	require.False(t, l.Stopped())
+	close(release)
+	require.NoError(t, <-started)
+	require.ErrorIs(t, l.Shutdown(t.Context(), nil), errNo, "what the first one was given")
+	require.True(t, l.Stopped())
 }
 
 // clock fires its timers when told to.
