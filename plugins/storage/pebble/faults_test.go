@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
@@ -35,8 +36,13 @@ type rig struct {
 
 func open(t *testing.T, fs vfs.FS, config string) *rig {
 	t.Helper()
+	return openAt(t, fs, config, plugin.SystemClock{})
+}
+
+func openAt(t *testing.T, fs vfs.FS, config string, clock plugin.Clock) *rig {
+	t.Helper()
 	r := &rig{t: t, w: storagetest.NewWriter(message.IndexRules{})}
-	p := storage.Params{Settings: plugin.Settings{Name: "pebble", Dir: "/db"}, Segment: 1 << 20}
+	p := storage.Params{Settings: plugin.Settings{Name: "pebble", Dir: "/db", Clock: clock}, Segment: 1 << 20}
 	p.Events.Failed = func(error) { r.failed.Add(1) }
 	s, err := pebble.NewFactoryOn(func() vfs.FS { return fs }).Build(t.Context(), p, plugin.Raw(config))
 	require.NoError(t, err)
@@ -302,6 +308,34 @@ func TestFull(t *testing.T) {
 	require.Zero(t, r.failed.Load())
 	r.close()
 }
+
+// TestFilledByOthers: a store that writes little stops at its reserve, too, when others
+// fill the disk.
+func TestFilledByOthers(t *testing.T) {
+	fs := vfs.NewMem()
+	usage := func(free uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40}) }
+	usage(1 << 39)
+	clock := &setClock{at: time.Unix(1, 0)}
+	r := openAt(t, fs, `{"cacheBytes": 1048576, "memTableBytes": 1048576, "reserveBytes": 67108864}`, clock)
+	require.NoError(t, r.append(100))
+	for _, pass := range []time.Duration{time.Second, -time.Hour} { // the clock may be set back
+		usage(1 << 20)
+		clock.at = clock.at.Add(pass)
+		require.ErrorIs(t, r.append(100), storage.ErrFull)
+		usage(1 << 39)
+		require.NoError(t, r.append(100))
+	}
+	require.Zero(t, r.failed.Load())
+	r.close()
+}
+
+// setClock stands until it is set.
+type setClock struct {
+	plugin.SystemClock
+	at time.Time
+}
+
+func (c *setClock) Now() time.Time { return c.at }
 
 // TestDisk is about what only a real file system does: locks and files that stay.
 func TestDisk(t *testing.T) {

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/hardpointmq/hardpoint/core/plugin"
 	"github.com/hardpointmq/hardpoint/core/storage"
 	hpvfs "github.com/hardpointmq/hardpoint/core/vfs"
 )
@@ -16,14 +18,21 @@ import (
 // plenty of space.
 const spaceStep = 16 << 20
 
+// spaceEvery is how long a look at the disk holds. Others write to it, too: a store
+// that writes little would not see them use up the reserve, and a write-ahead log that
+// meets a full disk ends the store.
+const spaceEvery = time.Second
+
 // space keeps a reserve free.
 type space struct {
 	fs      vfs.FS
+	clock   plugin.Clock
 	dir     string
 	reserve int64
 
-	mu   sync.Mutex
-	left int64 // that may be written before the next look
+	mu     sync.Mutex
+	left   int64     // that may be written before the next look
+	looked time.Time // when the last look was
 }
 
 // take asks for n bytes more; storage.ErrFull when they would touch the reserve.
@@ -33,10 +42,12 @@ func (s *space) take(n int64) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.left >= n {
+	now := s.clock.Now()
+	if since := now.Sub(s.looked); s.left >= n && since >= 0 && since < spaceEvery { // the clock may have been set back
 		s.left -= n
 		return nil
 	}
+	s.looked = now
 	u, err := s.fs.GetDiskUsage(s.dir)
 	if err != nil {
 		s.left = spaceStep // a file system that cannot tell
