@@ -110,7 +110,8 @@ func (q *queue) namesBehind(end message.Position, segment int64) (at message.Pos
 
 // present tells when the files of the open store are gone from under it, deleted
 // or moved away, or are somebody else's by now. An open file works on without its
-// name, and what is written to it is lost when the store is closed.
+// name, and what is written to it is lost when the store is closed. The caller has
+// flushMu.
 func (s *Store) present() error {
 	var id identity
 	b, err := vfs.ReadFile(s.fs, s.path.identity)
@@ -137,11 +138,8 @@ func (s *Store) present() error {
 			return err
 		}
 	}
-	if seg := s.list.Load().last(); seg != nil {
-		// It may have been cut or expired meanwhile.
-		if _, err := s.fs.Stat(seg.path); errors.Is(err, fs.ErrNotExist) && !seg.retiring.Load() {
-			return gone(seg.path)
-		}
+	if err := s.segmentsPresent(); err != nil {
+		return err
 	}
 	mark := s.writer.mark.Load()
 	if mark == nil {
@@ -155,6 +153,28 @@ func (s *Store) present() error {
 		err = fmt.Errorf("%s holds %q where this store wrote %q: another process has opened the directory, although this one has its lock", s.path.abort, b, *mark)
 	}
 	return err
+}
+
+// segmentsPresent is present of the segments that were written to since it was called
+// last: all from the one that was the last then. The caller has flushMu.
+func (s *Store) segmentsPresent() error {
+	list := *s.list.Load()
+	last := list.last()
+	if last == nil {
+		return nil
+	}
+	from := min(s.lookedAt, last.base) // a log that was cut ends earlier
+	for _, seg := range list {
+		if seg.base < from {
+			continue
+		}
+		// It may have been cut or expired meanwhile.
+		if _, err := s.fs.Stat(seg.path); errors.Is(err, fs.ErrNotExist) && !seg.retiring.Load() {
+			return gone(seg.path)
+		}
+	}
+	s.lookedAt = last.base
+	return nil
 }
 
 func gone(name string) error {

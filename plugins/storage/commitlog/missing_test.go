@@ -256,6 +256,14 @@ func TestFilesGoneUnderOpenStore(t *testing.T) {
 			seg := r.s.list.Load().last()
 			return filepath.Base(seg.path), r.fs.Remove(seg.path)
 		},
+		"a segment that is full by now": func(r *rig) (string, error) {
+			seg := r.s.list.Load().last()
+			err := r.fs.Remove(seg.path)
+			for r.s.list.Load().last() == seg {
+				require.NoError(r.t, r.send(queueN(1), 500))
+			}
+			return filepath.Base(seg.path), err
+		},
 		"queues": func(r *rig) (string, error) { return "consumequeue", r.fs.RemoveAll(r.s.path.queues) },
 		"a queue": func(r *rig) (string, error) {
 			return filepath.Join("T", "1"), r.fs.RemoveAll(filepath.Join(r.s.path.queues, "T", "1"))

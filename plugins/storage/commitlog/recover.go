@@ -244,7 +244,7 @@ func (s *Store) loadSegments(id *identity) (segments, error) {
 			return nil, &storage.CorruptError{File: path, Reason: fmt.Sprintf("its name is no multiple of the segment size %d", want)}
 		}
 		if n := len(list); n > 0 && list[n-1].base+want != base {
-			return nil, &storage.CorruptError{File: filepath.Join(s.path.log, fileName(list[n-1].base+want)), Reason: fmt.Sprintf("the segment is missing between %s and %s; restore it, or move the files before it away", fileName(list[n-1].base), fileName(base))}
+			return nil, &storage.CorruptError{File: filepath.Join(s.path.log, fileName(list[n-1].base+want)), Reason: fmt.Sprintf("the segment is missing between %s and %s; restore it. To go on without its records, for good, run hardpoint store repair %s --without-missing", fileName(list[n-1].base), fileName(base), s.path.root)}
 		}
 		list = append(list, newSegment(s.fs, s.path.log, base, want))
 	}
