@@ -60,6 +60,13 @@ func (t *lockTable) set(l *lockEntry) {
 	}
 }
 
+// bound ends a lock within lockLife of now: one that would hold longer was given or
+// renewed before the clock was set back, and its owner may be gone. The log keeps the
+// old end, also over restarts, and every reader of it bounds it again.
+func (l *lockEntry) bound(now int64) {
+	l.expiry = min(l.expiry, now+lockLife)
+}
+
 func (t *lockTable) removeTopic(topic string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,6 +96,9 @@ func (t *lockTable) lock(group, owner string, queues []command.MessageQueue, now
 	for _, q := range queues {
 		l := &lockEntry{group: group, topic: q.Topic, queue: q.QueueID, owner: owner, expiry: now + lockLife, unlogged: true}
 		old := t.m[l.key()]
+		if old != nil {
+			old.bound(now)
+		}
 		switch {
 		case old == nil || old.expiry <= now || old.owner == owner && old.unlogged:
 			t.m[l.key()] = l
@@ -136,12 +146,12 @@ func (t *lockTable) unlock(group, owner string, queues []command.MessageQueue, f
 }
 
 // takeDirty writes the locks whose life grew since the last call, and forgets
-// those that are over.
+// those that are over. It is called every second, and bounds all of them.
 func (t *lockTable) takeDirty(w *writer, leaves func(progress) bool, now int64) (n int, again func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for k, l := range t.m {
-		if l.expiry <= now {
+		if l.bound(now); l.expiry <= now {
 			delete(t.m, k)
 		}
 	}
