@@ -198,7 +198,8 @@ func TestDashboard(t *testing.T) {
 		code, text := fetch(t, "http://"+s.addr("admin")+"/metrics")
 		require.Equal(t, http.StatusOK, code)
 		families, names = parseMetrics(t, text)
-		return families["rocketmq_consumer_lag_messages"] != nil && families["hardpoint_broker_registered"] != nil && families["rocketmq_storage_message_reserve_time_milliseconds"] != nil
+		return families["rocketmq_consumer_lag_messages"] != nil && families["hardpoint_broker_registered"] != nil && families["rocketmq_storage_message_reserve_time_milliseconds"] != nil &&
+			families["hardpoint_plugin_metrics_left_out"] != nil // the process of the store has answered
 	}, patience, 50*time.Millisecond)
 
 	text, err := os.ReadFile("../../docs/grafana/hardpoint.json")
