@@ -28,7 +28,7 @@ func TestQuickstart(t *testing.T) {
 	n := harness.New(t, harness.Options{Race: true})
 	main := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(main, []byte(strings.ReplaceAll(string(m[1]), address, n.Namesrv)), 0o644))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // it is built first
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "go", "run", main).CombinedOutput()
 	require.NoError(t, err, string(out))
