@@ -48,7 +48,11 @@ func (b *backend) Open(ctx context.Context) error {
 			if err != nil {
 				return nil, err
 			}
-			if err := b.files.checkWAL(b.dir); err != nil {
+			err = b.files.checkMarker(b.dir)
+			if err == nil {
+				err = b.files.checkWAL(b.dir)
+			}
+			if err != nil {
 				return nil, errors.Join(err, l.Close())
 			}
 			return l, nil

@@ -108,6 +108,41 @@ func (d *deferFS) noteWAL(name string) error {
 	return errors.Join(err, parent.Close())
 }
 
+// manifestMarker begins the name of the empty file that says which MANIFEST counts.
+const manifestMarker = "marker.manifest."
+
+// checkMarker refuses a directory that has data and no marker: Pebble would begin a new
+// database there, and delete the tables of the old one. An empty file is soon lost when
+// a directory is copied.
+func (d *deferFS) checkMarker(dir string) error {
+	names, err := d.List(dir)
+	if err != nil {
+		return err
+	}
+	data, newest := false, ""
+	for _, name := range names {
+		switch {
+		case strings.HasPrefix(name, manifestMarker):
+			return nil
+		case strings.HasPrefix(name, "MANIFEST-"):
+			if len(name) > len(newest) || len(name) == len(newest) && name > newest { // numbers have six digits, or more
+				newest = name
+			}
+		case strings.HasSuffix(name, ".sst"), strings.HasSuffix(name, ".log"), name == newestWAL: // a new database has none before its marker
+			data = true
+		}
+	}
+	if !data {
+		return nil
+	}
+	reason := "the file that says which MANIFEST counts is missing, and so is every MANIFEST; restore the directory from a backup"
+	if newest != "" {
+		reason = "the file that says which MANIFEST counts is missing, an empty one; restore it. If " + newest +
+			" is the newest that there was, create an empty file " + manifestMarker + "000001." + newest
+	}
+	return &storage.CorruptError{File: d.PathJoin(dir, manifestMarker+"*"), Reason: reason}
+}
+
 // checkWAL refuses a directory whose newest log is missing.
 func (d *deferFS) checkWAL(dir string) error {
 	note := d.PathJoin(dir, newestWAL)

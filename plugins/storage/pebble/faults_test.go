@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -259,6 +260,60 @@ func TestNewestLogMissing(t *testing.T) {
 		r.store = buildDisk(t, dir, nil)
 		require.NoError(t, r.store.Start(t.Context()))
 		require.EqualValues(t, rounds, r.max())
+		r.close()
+	}
+}
+
+// TestMarkerMissing: without the empty file that names the MANIFEST, a store that has
+// data does not begin anew, and is whole again when the file is put back or made by hand.
+func TestMarkerMissing(t *testing.T) {
+	fs := vfs.NewMem()
+	for range 2 { // the second one finds tables
+		r := open(t, fs, small)
+		require.NoError(t, r.append(1000))
+		require.NoError(t, r.sync())
+		r.close()
+	}
+	names := func(prefix string) (out []string) {
+		all, err := fs.List("/db")
+		require.NoError(t, err)
+		for _, name := range all {
+			if strings.HasPrefix(name, prefix) {
+				out = append(out, name)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	const marker = "marker.manifest."
+	for _, gone := range []string{marker, "marker."} {
+		manifests := names("MANIFEST-")
+		newest := manifests[len(manifests)-1]
+		lost := names(gone)
+		for _, name := range lost {
+			require.NoError(t, fs.Remove("/db/"+name))
+		}
+		before := names("")
+		for range 2 {
+			s, err := pebble.NewFactoryOn(func() vfs.FS { return fs }).Build(t.Context(), storage.Params{Settings: plugin.Settings{Name: "pebble", Dir: "/db"}, Segment: 1 << 20}, plugin.Raw(small))
+			require.NoError(t, err)
+			var c *storage.CorruptError
+			require.ErrorAs(t, s.Start(t.Context()), &c)
+			require.Contains(t, c.File, marker)
+			require.Contains(t, c.Reason, marker+"000001."+newest)
+			require.NoError(t, s.Shutdown(t.Context()))
+			require.Equal(t, before, names(""), "a refused start changes nothing")
+		}
+		for _, name := range lost {
+			if strings.HasPrefix(name, marker) {
+				name = marker + "000001." + newest
+			}
+			f, err := fs.Create("/db/"+name, vfs.WriteCategoryUnspecified)
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+		}
+		r := open(t, fs, small)
+		require.EqualValues(t, 2, r.max())
 		r.close()
 	}
 }
