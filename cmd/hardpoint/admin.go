@@ -53,7 +53,7 @@ func (a *adminFlags) registerWith(c *cobra.Command, out *output) {
 }
 
 func (a *adminFlags) registerBroker(c *cobra.Command, usage string) {
-	c.Flags().StringVar(&a.Broker, "broker", "", usage)
+	c.Flags().Var(addressFlag{to: &a.Broker, names: true}, "broker", usage)
 	_ = c.RegisterFlagCompletionFunc("broker", a.complete(brokerNames))
 }
 
@@ -65,6 +65,29 @@ func (a *addressesFlag) Type() string   { return "addresses" }
 func (a *addressesFlag) Set(text string) (err error) {
 	a.list, err = adminclient.ParseAddresses(text)
 	return err
+}
+
+// addressFlag is the address of one server; with names, or a name, which holds no colon.
+type addressFlag struct {
+	to    *string
+	names bool
+}
+
+func (a addressFlag) String() string {
+	if a.to == nil { // cobra asks a zero value
+		return ""
+	}
+	return *a.to
+}
+func (a addressFlag) Type() string { return "address" }
+func (a addressFlag) Set(text string) error {
+	if !a.names || strings.Contains(text, ":") {
+		if err := adminclient.CheckAddress(text); err != nil {
+			return err
+		}
+	}
+	*a.to = text
+	return nil
 }
 
 // nameServers are those to ask; guessed: nobody said so.
@@ -80,7 +103,7 @@ func (a *adminFlags) nameServers() (list []string, guessed bool, err error) {
 		return list, false, err
 	}
 	if os.Getenv("HARDPOINT_CONFIG") != "" || os.Getenv("HARDPOINT_NAMESRV_ADDR") != "" {
-		l, err := config.Load(config.Options{Mode: config.Broker, Env: os.Environ()})
+		l, err := config.Load(config.Options{Mode: config.Broker, Env: os.Environ(), NoStore: true})
 		if err != nil {
 			return nil, false, err
 		}

@@ -85,8 +85,8 @@ func (p *program) benchRun(name, short string, run func(context.Context, bench.O
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.Broker, "broker", "", "`address` of the broker")
-	f.StringVar(&o.NameServer, "namesrv", "", "`address` of a name server, which tells the brokers of the topic")
+	f.Var(addressFlag{to: &o.Broker}, "broker", "`address` of the broker")
+	f.Var(addressFlag{to: &o.NameServer}, "namesrv", "`address` of a name server, which tells the brokers of the topic")
 	f.StringVar(&o.Topic, "topic", "HardpointBench", "topic")
 	f.StringVar(&o.Group, "group", "HardpointBenchGroup", "producer or consumer group")
 	f.IntVar(&o.Queues, "queues", 4, "queues of the topic, where no route tells them or it is created")

@@ -51,8 +51,8 @@ pulls every queue once, as far as the flags say, and tells how long each took.
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.Broker, "broker", "", "`address` of the broker")
-	f.StringVar(&o.NameServer, "namesrv", "", "`address` of a name server that is waited for until it lists the topics created")
+	f.Var(addressFlag{to: &o.Broker}, "broker", "`address` of the broker")
+	f.Var(addressFlag{to: &o.NameServer}, "namesrv", "`address` of a name server that is waited for until it lists the topics created")
 	f.StringVar(&o.Topic, "topic", "HardpointBenchMany", "what the names of the topics begin with")
 	f.StringVar(&o.Group, "group", "HardpointBenchGroup", "producer and consumer group")
 	f.IntVar(&o.Topics, "topics", 1000, "topics")

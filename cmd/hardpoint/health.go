@@ -27,6 +27,7 @@ const (
 func (p *program) healthCommand() *cobra.Command {
 	var mode modeFlag
 	var live bool
+	var out output
 	wait := healthWait
 	c := &cobra.Command{
 		Use: "health", Short: "Ask a process on this machine whether it is ready",
@@ -38,7 +39,7 @@ The exit code is 0 when it is ready, else 1.`,
   hardpoint health --live --admin-listen 127.0.0.1:10919`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			groups, err := config.LoadGroups(config.Options{Mode: mode.mode, Env: os.Environ(), Flags: c.Flags()})
+			groups, err := config.LoadGroups(config.Options{Mode: mode.mode, Env: os.Environ(), Flags: c.Flags(), NoStore: true})
 			if err != nil {
 				return err
 			}
@@ -56,38 +57,59 @@ The exit code is 0 when it is ready, else 1.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(p.stdout, answer)
-			return err
+			return p.printHealth(answer, out.json())
 		},
 	}
 	config.RegisterFlags(c.Flags())
 	completeConfigFlags(c)
 	mode.register(c)
+	out.register(c)
 	c.Flags().BoolVar(&live, "live", false, "ask only whether the process answers")
 	c.Flags().Var(limitFlag{durationFlag{&wait}}, "timeout", "how long it may take to answer")
 	return c
 }
 
-// askHealth gets a page of an admin port; an answer other than 200 is an error that
-// says it.
-func askHealth(ctx context.Context, url string) (string, error) {
+// healthReport is what a process says of itself, as `health` prints it in JSON.
+type healthReport struct {
+	URL string `json:"url"`
+	// OK: it is ready, or with --live, it answers.
+	OK   bool   `json:"ok"`
+	Says string `json:"says"` // a line for each reason
+}
+
+// printHealth prints an answer; one that says no is a failure.
+func (p *program) printHealth(r *healthReport, asJSON bool) error {
+	switch {
+	case asJSON:
+		if err := p.printJSON(r); err != nil {
+			return err
+		}
+		if !r.OK {
+			return errReported
+		}
+		return nil
+	case !r.OK:
+		return errors.New(r.Says)
+	}
+	_, err := fmt.Fprintln(p.stdout, r.Says)
+	return err
+}
+
+// askHealth gets a page of an admin port.
+func askHealth(ctx context.Context, url string) (*healthReport, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	direct := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // no proxy: the process is on this machine
 	answer, err := direct.Do(r)
 	if err != nil {
-		return "", fmt.Errorf("%w; is the process running, with this adminListen?", err)
+		return nil, fmt.Errorf("%w; is the process running, with this adminListen?", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, healthAnswer))
 	if err != nil {
-		return "", fmt.Errorf("the answer of %s: %w", url, err)
+		return nil, fmt.Errorf("the answer of %s: %w", url, err)
 	}
-	said := strings.TrimSpace(string(text))
-	if answer.StatusCode != http.StatusOK {
-		return "", errors.New(said)
-	}
-	return said, nil
+	return &healthReport{URL: url, OK: answer.StatusCode == http.StatusOK, Says: strings.TrimSpace(string(text))}, nil
 }

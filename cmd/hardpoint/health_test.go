@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -15,6 +16,12 @@ func TestHealthSaysWhy(t *testing.T) {
 		_, _ = w.Write([]byte("broker a: starting\n"))
 	}))
 	t.Cleanup(s.Close)
-	_, err := askHealth(t.Context(), s.URL)
-	require.EqualError(t, err, "broker a: starting")
+	r, err := askHealth(t.Context(), s.URL)
+	require.NoError(t, err)
+	var out bytes.Buffer
+	p := &program{stdout: &out}
+	require.EqualError(t, p.printHealth(r, false), "broker a: starting")
+	require.Empty(t, out.String())
+	require.ErrorIs(t, p.printHealth(r, true), errReported)
+	require.JSONEq(t, `{"url": "`+s.URL+`", "ok": false, "says": "broker a: starting"}`, out.String())
 }

@@ -131,7 +131,7 @@ func (b *pluginBench) run(ctx context.Context, name string) ([]measured, error) 
 		return nil, err
 	}
 	if b.file != "" {
-		l, err := config.Load(config.Options{File: b.file, Secrets: os.Environ()})
+		l, err := config.Load(config.Options{File: b.file, Secrets: os.Environ(), NoStore: true})
 		if err != nil {
 			return nil, err
 		}

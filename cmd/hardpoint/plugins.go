@@ -97,7 +97,7 @@ func (p *program) pluginList() *cobra.Command {
 			}
 			cfg := &config.Config{}
 			if file != "" {
-				l, err := config.Load(config.Options{File: file, Secrets: os.Environ()})
+				l, err := config.Load(config.Options{File: file, Secrets: os.Environ(), NoStore: true})
 				if err != nil {
 					return err
 				}

@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -193,7 +190,7 @@ func (r *storeRun) examine(ctx context.Context, dir string, deep bool) (*storeRe
 		}
 		v.Report = report
 	} else {
-		unlock, err := r.lock()
+		unlock, err := commitlog.LockToRead(vfs.OS{}, r.dir)
 		if v.Open = errors.Is(err, vfs.ErrLocked); v.Open && deep {
 			return nil, fmt.Errorf("%w; store inspect reads beside it", err)
 		}
@@ -214,26 +211,4 @@ func (r *storeRun) examine(ctx context.Context, dir string, deep bool) (*storeRe
 	v.Findings = append(v.Findings, r.meta.findings...)
 	v.Sound = v.Damaged() == 0
 	return v, nil
-}
-
-// lock takes the store's lock where there is one; who may not write there, or finds
-// none, does without.
-func (r *storeRun) lock() (io.Closer, error) {
-	if !isFile(filepath.Join(r.dir, "lock")) {
-		return nil, nil
-	}
-	f, err := commitlog.Lock(vfs.OS{}, r.dir)
-	if mayNotWrite(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
-}
-
-// mayNotWrite tells that a file could not be opened for writing by who may read it,
-// for its rights or because its file system is read-only.
-func mayNotWrite(err error) bool {
-	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }

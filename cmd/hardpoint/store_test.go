@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hardpointmq/hardpoint/core/config"
-	"github.com/hardpointmq/hardpoint/core/vfs"
 	"github.com/hardpointmq/hardpoint/internal/apachetest"
 	"github.com/hardpointmq/hardpoint/plugins/storage/commitlog"
 )
@@ -135,16 +133,5 @@ func TestSealKeeps(t *testing.T) {
 		require.Greater(t, keeps.FileReservedTime, 9*365*24*time.Hour)
 		require.Equal(t, "b", got.Config.Broker.Name)
 		require.Equal(t, "c", got.Config.Broker.ClusterName)
-	}
-}
-
-// TestMayNotWrite: stores are read without their lock where nobody can take it. Package
-// io/fs does not count a read-only file system among what is not permitted.
-func TestMayNotWrite(t *testing.T) {
-	failed := func(err error) error { return &fs.PathError{Op: "open", Path: "lock", Err: err} }
-	require.True(t, mayNotWrite(failed(syscall.EROFS)))
-	require.True(t, mayNotWrite(failed(syscall.EACCES)))
-	for _, err := range []error{nil, failed(syscall.ENOENT), failed(syscall.EIO), failed(vfs.ErrLocked), failed(vfs.ErrNoSpace)} {
-		require.False(t, mayNotWrite(err), "%v", err)
 	}
 }

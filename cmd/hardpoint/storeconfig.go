@@ -197,6 +197,9 @@ func ledgerOf(folder string) (broker.Ledger, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+		if info, statErr := os.Stat(filepath.Join(folder, name)); statErr == nil && info.IsDir() {
+			return broker.Ledger{}, fmt.Errorf("%s is a directory, where a file belongs, so that no broker can write it: move it away", filepath.Join(folder, name))
+		}
 		if err != nil {
 			return broker.Ledger{}, err
 		}

@@ -35,6 +35,9 @@ type Options struct {
 	Secrets []string
 	// Flags is a parsed set to which RegisterFlags was applied; nil means none.
 	Flags *pflag.FlagSet
+	// NoStore: whoever reads the configuration opens no store by it, so that one which
+	// would begin a store in the wrong place is no fault.
+	NoStore bool
 	// Hostname is the default of brokerName; empty means os.Hostname.
 	Hostname string
 }
@@ -101,7 +104,9 @@ func (o Options) read(path string) *loader {
 	if o.Flags != nil {
 		l.loadFlags(o.Flags)
 	}
-	l.apacheHome(path, o.Secrets)
+	if !o.NoStore {
+		l.apacheHome(path, o.Secrets)
+	}
 	return l
 }
 

@@ -265,6 +265,8 @@ func TestApacheHome(t *testing.T) {
 		e := fault(t, err)
 		require.ErrorIs(t, e, ErrRefused, name)
 		require.ErrorContains(t, e, "set storePathRootDir="+filepath.Join(home, "store"), name)
+		_, err = Load(Options{Mode: x.mode, File: write(t, x.file, x.text), Env: []string{variable + x.home}, Flags: parseFlags(t, x.args...), NoStore: true})
+		require.NoError(t, err, name)
 	}
 }
 

@@ -55,6 +55,9 @@ func WriteFileAtomic(fsys FS, name string, data []byte) (err error) {
 		return err
 	}
 	if err = fsys.Rename(temp, name); err != nil {
+		if info, statErr := fsys.Stat(name); statErr == nil && info.IsDir {
+			err = fmt.Errorf("it is a directory, where a file belongs; move it away: %w", err)
+		}
 		return err
 	}
 	renamed = true

@@ -1,6 +1,8 @@
 package vfs_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,4 +29,16 @@ func TestUsedPercent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, test.want, test.usage.UsedPercent()) })
 	}
+}
+
+// TestWriteFileAtomicOntoDirectory: what stands in a file's place is named, and the way out.
+func TestWriteFileAtomicOntoDirectory(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "f")
+	require.NoError(t, os.Mkdir(name, 0o755))
+	err := vfs.WriteFileAtomic(vfs.OS{}, name, []byte("new"))
+	require.ErrorContains(t, err, "write "+name+": it is a directory, where a file belongs; move it away")
+	names, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, names, 1, "no temporary file is left")
 }

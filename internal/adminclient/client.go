@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -65,8 +66,8 @@ func (c *Client) NameServers() []string { return c.servers }
 func ParseAddresses(text string) ([]string, error) {
 	var out []string
 	for _, a := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == ',' || r == ' ' }) {
-		if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
-			return nil, fmt.Errorf("%q is no address: write HOST:PORT, several with a semicolon between them", a)
+		if err := CheckAddress(a); err != nil {
+			return nil, fmt.Errorf("%w, several with a semicolon between them", err)
 		}
 		out = append(out, a)
 	}
@@ -74,6 +75,21 @@ func ParseAddresses(text string) ([]string, error) {
 		return nil, errors.New("it holds no address: write HOST:PORT, several with a semicolon between them")
 	}
 	return out, nil
+}
+
+// CheckAddress refuses what is no address of a server: HOST:PORT, with a port from 1 to 65535.
+func CheckAddress(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		var n uint64
+		if n, err = strconv.ParseUint(port, 10, 16); err == nil && n == 0 {
+			err = strconv.ErrRange
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%q is no address: write HOST:PORT", text)
+	}
+	return nil
 }
 
 // Fields is a typed header, such as [command.TopicRequest].

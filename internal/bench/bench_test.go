@@ -320,6 +320,25 @@ func TestNameServersThatLie(t *testing.T) {
 	}
 }
 
+// TestRouteForbids: brokers that the route says not to write to, or not to read from, are
+// left out, as by clients.
+func TestRouteForbids(t *testing.T) {
+	for perm, run := range map[int]func(context.Context, Options) (*Result, error){4: Produce, 2: Consume} {
+		addr := peer(t, func(nc net.Conn) {
+			f, err := readFrame(nc)
+			var h command.Header
+			if err != nil || h.Decode(&f) != nil {
+				return
+			}
+			body := fmt.Sprintf(`{"brokerDatas":[{"brokerAddrs":{"0":"127.0.0.1:1"},"brokerName":"b"}],"queueDatas":[{"brokerName":"b","readQueueNums":4,"writeQueueNums":4,"perm":%d}]}`, perm)
+			_, _ = nc.Write(append(command.AppendResponse(nil, command.JSON, 0, h.Opaque, "", len(body)), body...))
+			drain(nc)
+		})
+		_, err := run(t.Context(), Options{NameServer: addr, Count: 5})
+		require.ErrorContains(t, err, fmt.Sprintf("to keep off b (permission %d)", perm))
+	}
+}
+
 func drain(nc net.Conn) {
 	buf := make([]byte, 4096)
 	for {

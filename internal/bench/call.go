@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/transport"
@@ -157,12 +158,17 @@ func (t *target) route(ctx context.Context, asks *questions, topic string, write
 			master[b.BrokerName] = addr
 		}
 	}
+	var barred []string
 	for _, q := range r.QueueDatas {
-		addr, n := master[q.BrokerName], q.ReadQueueNums
+		addr, n, needed := master[q.BrokerName], q.ReadQueueNums, command.PermRead
 		if write {
-			n = q.WriteQueueNums
+			n, needed = q.WriteQueueNums, command.PermWrite
 		}
 		if addr == "" {
+			continue
+		}
+		if q.Perm&needed == 0 { // clients leave it out, too
+			barred = append(barred, fmt.Sprintf("%s (permission %d)", q.BrokerName, q.Perm))
 			continue
 		}
 		if n < 0 || n > maxQueues {
@@ -174,6 +180,9 @@ func (t *target) route(ctx context.Context, asks *questions, topic string, write
 		for i := range n {
 			t.queues = append(t.queues, queue{addr, i})
 		}
+	}
+	if len(t.brokers) == 0 && len(barred) > 0 {
+		return fmt.Errorf("name server %s tells clients of topic %s to keep off %s: brokerPermission, or the topic's perm, forbids it; --broker asks a broker itself", server, topic, strings.Join(barred, ", "))
 	}
 	if len(t.brokers) == 0 {
 		return fmt.Errorf("name server %s knows no master for topic %s", server, topic)

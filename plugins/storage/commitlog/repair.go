@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/message"
@@ -72,11 +73,14 @@ type repair struct {
 func Repair(ctx context.Context, e Examination, how Repairing) (*Repaired, error) {
 	e.Deep, e.Live = true, false
 	r := &repair{Repairing: how, Repaired: Repaired{Done: []string{}}}
-	lock, err := Lock(e.FS, e.Dir)
-	if err != nil {
+	lock := Lock
+	if how.DryRun {
+		lock = LockToRead
+	}
+	var err error
+	if r.lock, err = lock(e.FS, e.Dir); err != nil {
 		return nil, err
 	}
-	r.lock = lock
 	defer func() {
 		if r.lock != nil {
 			_ = r.lock.Close() // the end of the process frees it, too
@@ -107,6 +111,25 @@ func Lock(fsys vfs.FS, dir string) (vfs.File, error) {
 		return nil, fmt.Errorf("a broker has the store open, it holds %s: stop it first: %w", name, err)
 	}
 	return f, err
+}
+
+// LockToRead is Lock for who only reads: where there is no lock it makes none, and who may
+// not write there, or finds none, does without: then it returns nil.
+func LockToRead(fsys vfs.FS, dir string) (vfs.File, error) {
+	if info, err := fsys.Stat(newPaths(dir, "").lock); err != nil || info.IsDir {
+		return nil, nil
+	}
+	f, err := Lock(fsys, dir)
+	if mayNotWrite(err) {
+		return nil, nil
+	}
+	return f, err
+}
+
+// mayNotWrite tells that a file could not be opened for writing by who may read it,
+// for its rights or because its file system is read-only.
+func mayNotWrite(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }
 
 func (r *repair) did(format string, args ...any) {
