@@ -198,6 +198,7 @@ func TestOverload(t *testing.T) {
 			return &throttled{Base: storagemw.Base{Store: next}, caps: next.Capabilities(), slow: &slow, appended: &appended, most: &most}
 		})
 		e := enginetest.Start(t, enginetest.Options{Replication: solo.NewFactory(), Store: mw, NewStore: func(p storage.Params) storage.Store { return enginetest.NewNullStore() }, Segment: 1 << 30,
+			Config:  func(c *kernel.Config) { c.SendWait = 200 * time.Millisecond },
 			Prepare: func(e *enginetest.Engine) { e.K.Images = nil }})
 		require.NoError(t, e.K.Topics.Put(t.Context(), command.TopicConfig{TopicName: "T", ReadQueueNums: 4, WriteQueueNums: 4, Perm: 6}))
 		slow.Store(true)

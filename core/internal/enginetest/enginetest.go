@@ -152,7 +152,8 @@ func (l *Log) String() string {
 	return l.b.String()
 }
 
-// Config is the configuration that engines have unless changed.
+// Config is the configuration that engines have unless changed. A send waits for room
+// in the log for as long as a busy machine may take.
 func Config() kernel.Config {
 	return kernel.Config{
 		Identity: kernel.Identity{
@@ -173,7 +174,7 @@ func Config() kernel.Config {
 		},
 		Dir: "store", MaxMessageSize: 4 << 20,
 		OffsetInterval: time.Second, FileInterval: 5 * time.Second, ChannelExpired: 120 * time.Second,
-		NotifyIDs: true, SendWait: 200 * time.Millisecond,
+		NotifyIDs: true, SendWait: Patience,
 		Index: message.IndexRules{DelayLevels: message.DefaultDelayLevels()},
 	}
 }
