@@ -156,16 +156,16 @@ func (s *Store) present() error {
 }
 
 // segmentsPresent is present of the segments that were written to since it was called
-// last: all from the one that was the last then. The caller has flushMu.
+// last: all from the one that was the last then. The first time, and after a cut, it is
+// all there are. The caller has flushMu.
 func (s *Store) segmentsPresent() error {
 	list := *s.list.Load()
 	last := list.last()
 	if last == nil {
 		return nil
 	}
-	from := min(s.lookedAt, last.base) // a log that was cut ends earlier
 	for _, seg := range list {
-		if seg.base < from {
+		if seg.base < s.lookedAt {
 			continue
 		}
 		// It may have been cut or expired meanwhile.

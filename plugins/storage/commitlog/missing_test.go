@@ -264,6 +264,18 @@ func TestFilesGoneUnderOpenStore(t *testing.T) {
 			}
 			return filepath.Base(seg.path), err
 		},
+		"a segment of after a cut": func(r *rig) (string, error) {
+			end := r.s.list.Load().last().base
+			require.NoError(r.t, r.s.Truncate(r.t.Context(), r.sent[10].pos))
+			r.sent = r.sent[:10]
+			r.open()
+			seg := r.s.list.Load().last()
+			err := r.fs.Remove(seg.path)
+			for r.s.list.Load().last().base <= end {
+				require.NoError(r.t, r.send(queueN(1), 500))
+			}
+			return filepath.Base(seg.path), err
+		},
 		"queues": func(r *rig) (string, error) { return "consumequeue", r.fs.RemoveAll(r.s.path.queues) },
 		"a queue": func(r *rig) (string, error) {
 			return filepath.Join("T", "1"), r.fs.RemoveAll(filepath.Join(r.s.path.queues, "T", "1"))

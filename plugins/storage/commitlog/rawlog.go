@@ -191,6 +191,7 @@ func (s *Store) Truncate(ctx context.Context, at message.Position) error {
 	}
 	s.flushMu.Lock() // what a flush under way is about to claim may be cut
 	err = s.truncate(at, last)
+	s.lookedAt = 0
 	s.flushMu.Unlock()
 	if err != nil {
 		return s.fail(fmt.Errorf("truncate the log at %d: %w", at, err))
@@ -354,6 +355,7 @@ func (s *Store) Reset(ctx context.Context, first message.Position, ends []messag
 	old, published := message.Position(s.marks.first.Load()), message.Position(s.marks.published.Load())
 	s.flushMu.Lock()
 	err := s.reset(old, first, ends)
+	s.lookedAt = 0
 	s.flushMu.Unlock()
 	if err != nil {
 		return s.fail(fmt.Errorf("reset the log to %d: %w", first, err))

@@ -67,7 +67,8 @@ type repair struct {
 // Repair makes queues and keys again from the log where they are damaged, cuts a
 // torn end of the log off and mends the small files; damage in the middle of the
 // log stays. A store without other damage is not touched. Nobody else may have the store
-// open: [vfs.ErrLocked]. It may be ended at any moment, and begun again then.
+// open: [vfs.ErrLocked]; a DryRun does without the lock where it cannot be taken. It may
+// be ended at any moment, and begun again then.
 //
 // Everything that is removed or made again is copied before, durably.
 func Repair(ctx context.Context, e Examination, how Repairing) (*Repaired, error) {
@@ -113,11 +114,18 @@ func Lock(fsys vfs.FS, dir string) (vfs.File, error) {
 	return f, err
 }
 
-// LockToRead is Lock for who only reads: where there is no lock it makes none, and who may
-// not write there, or finds none, does without: then it returns nil.
+// LockToRead is Lock for who only reads, [vfs.ErrLocked] included: where there is no lock
+// it makes none, and who may not write there, or finds none, does without: then it
+// returns nil.
 func LockToRead(fsys vfs.FS, dir string) (vfs.File, error) {
-	if info, err := fsys.Stat(newPaths(dir, "").lock); err != nil || info.IsDir {
+	name := newPaths(dir, "").lock
+	switch info, err := fsys.Stat(name); {
+	case errors.Is(err, fs.ErrNotExist), mayNotWrite(err):
 		return nil, nil
+	case err != nil:
+		return nil, err
+	case info.IsDir:
+		return nil, fmt.Errorf("%s is a directory, where the store's lock belongs; move it away", name)
 	}
 	f, err := Lock(fsys, dir)
 	if mayNotWrite(err) {

@@ -54,7 +54,7 @@ type turns struct {
 	flushMu  sync.Mutex    // one flush of what is derived at a time
 	growMu   sync.Mutex    // list, at both of its ends
 
-	lookedAt int64 // base of the segment that was the last when segments were looked for; flushMu
+	lookedAt int64 // base of the segment that was the last when segments were looked for, 0 after a cut; flushMu
 }
 
 // takeCut takes the turn of the calls that make the log shorter; the error is ctx's, when

@@ -23,7 +23,10 @@
 // A failed sync of a WAL fails the store for ever; nothing is tried again. Below
 // Config.ReserveBytes of free space a step is refused as storage.ErrFull before
 // anything is written, so that flushes and compactions, which need space of
-// their own, go on and the store recovers when there is space again. When Pebble
+// their own, go on and the store recovers when there is space again. How much there
+// is is asked before a write, when the last answer is a second old or 16 MiB were
+// written since. A directory that has lost the marker of its MANIFEST is refused at
+// Start: Pebble would begin an empty store there. When Pebble
 // itself cannot go on in the background (its MANIFEST cannot be written) the
 // process ends with a panic that says so: what was acknowledged is on disk.
 //

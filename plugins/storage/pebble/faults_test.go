@@ -370,12 +370,12 @@ func TestFilledByOthers(t *testing.T) {
 	fs := vfs.NewMem()
 	usage := func(free uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40}) }
 	usage(1 << 39)
-	clock := &setClock{at: time.Unix(1, 0)}
+	clock := storagetest.NewClock(1000)
 	r := openAt(t, fs, `{"cacheBytes": 1048576, "memTableBytes": 1048576, "reserveBytes": 67108864}`, clock)
 	require.NoError(t, r.append(100))
 	for _, pass := range []time.Duration{time.Second, -time.Hour} { // the clock may be set back
 		usage(1 << 20)
-		clock.at = clock.at.Add(pass)
+		clock.Add(pass.Milliseconds())
 		require.ErrorIs(t, r.append(100), storage.ErrFull)
 		usage(1 << 39)
 		require.NoError(t, r.append(100))
@@ -383,14 +383,6 @@ func TestFilledByOthers(t *testing.T) {
 	require.Zero(t, r.failed.Load())
 	r.close()
 }
-
-// setClock stands until it is set.
-type setClock struct {
-	plugin.SystemClock
-	at time.Time
-}
-
-func (c *setClock) Now() time.Time { return c.at }
 
 // TestDisk is about what only a real file system does: locks and files that stay.
 func TestDisk(t *testing.T) {

@@ -230,7 +230,13 @@ func (standIn) Remote() netip.AddrPort       { return netip.MustParseAddrPort("1
 func (standIn) Local() netip.AddrPort        { return netip.MustParseAddrPort("127.0.0.1:2") }
 func (standIn) Identity() transport.Identity { return transport.Identity{} }
 func (standIn) Send(...command.Frame) error  { return nil }
-func (p standIn) Close() error               { close(p.shut); return nil }
+func (p standIn) Close() error {
+	select {
+	case p.shut <- struct{}{}:
+	default: // it was told before
+	}
+	return nil
+}
 
 // TestBrokenFrames: what a plugin hands in that is no whole frame closes the
 // peer, not the process.
@@ -244,10 +250,14 @@ func TestBrokenFrames(t *testing.T) {
 	i, err := s.open.Get(1)
 	require.NoError(t, err)
 	origin := ln.(*listener).num
-	p := standIn{make(chan struct{})}
+	p := standIn{make(chan struct{}, 1)}
 	session := (&handler{i: i, origin: origin}).Opened(p)
 	session.Arrived([]command.Frame{{Raw: append(request(2, 10), 0, 0)}})
-	<-p.shut
+	select {
+	case <-p.shut:
+	case <-time.After(patience):
+		t.Fatal("the peer of the broken frame is not closed")
+	}
 	session.Closed(transport.ErrClosed)
 	<-g.told
 	g.mu.Lock()

@@ -27,7 +27,7 @@ const (
 // no Start comes behind a Shutdown. Make it with [NewLife]. Safe for concurrent use.
 type Life struct {
 	what  string
-	mu    sync.Mutex // Start, and what Shutdown calls
+	mu    sync.Mutex // Start, and the change to stopped
 	phase atomic.Int32
 	over  context.Context // ends with the first Shutdown
 	end   context.CancelFunc
@@ -78,24 +78,24 @@ func (l *Life) Start(ctx context.Context, f func(ctx context.Context, run func()
 func (l *Life) Shutdown(ctx context.Context, f func() error) error {
 	l.end()
 	l.once.Do(func() {
-		end := func(was int32) {
-			defer close(l.down)
-			defer l.mu.Unlock()
+		end := func() {
+			was := l.phase.Swap(stopped)
+			l.mu.Unlock() // a Start that comes from now on is refused at once
 			if was == running {
 				l.err = f()
 			}
+			close(l.down)
 		}
-		if !l.mu.TryLock() { // a Start is under way
+		switch {
+		case !l.mu.TryLock(): // a Start is under way
 			go func() {
 				l.mu.Lock()
-				end(l.phase.Swap(stopped))
+				end()
 			}()
-			return
-		}
-		if was := l.phase.Swap(stopped); was == running {
-			go end(was)
-		} else {
-			end(was)
+		case l.phase.Load() == running:
+			go end()
+		default:
+			end()
 		}
 	})
 	select {
