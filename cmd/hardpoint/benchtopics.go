@@ -117,7 +117,8 @@ name server.
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:9870", "`address` to serve")
-	c.Flags().StringVar(&w.To, "namesrv", "127.0.0.1:9876", "`address` of the name server")
+	w.To = "127.0.0.1:9876"
+	c.Flags().Var(addressFlag{to: &w.To}, "namesrv", "`address` of the name server")
 	out.register(c)
 	return c
 }

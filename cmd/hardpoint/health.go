@@ -34,7 +34,8 @@ func (p *program) healthCommand() *cobra.Command {
 		Long: `Asks the admin port of a process on this machine whether it is ready, and prints why not when it is not. The port is found
 as the process found it: by file, environment and flags, for the same --mode.
 
-The exit code is 0 when it is ready, else 1.`,
+The exit code is 0 when it is ready, else 1. With --output json an object is printed in both cases: url is the page asked, ok is
+true when it is ready, says has the reasons, a line for each, or why the process did not answer.`,
 		Example: `  hardpoint health --mode broker --config /etc/hardpoint/broker.yaml
   hardpoint health --live --admin-listen 127.0.0.1:10919`,
 		Args: noArgs,
@@ -53,8 +54,12 @@ The exit code is 0 when it is ready, else 1.`,
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), wait)
 			defer cancel()
-			answer, err := askHealth(ctx, "http://"+localOf(address)+page)
-			if err != nil {
+			url := "http://" + localOf(address) + page
+			answer, err := askHealth(ctx, url)
+			switch {
+			case err != nil && out.json():
+				answer = &healthReport{URL: url, Says: err.Error()}
+			case err != nil:
 				return err
 			}
 			return p.printHealth(answer, out.json())
@@ -73,8 +78,9 @@ The exit code is 0 when it is ready, else 1.`,
 type healthReport struct {
 	URL string `json:"url"`
 	// OK: it is ready, or with --live, it answers.
-	OK   bool   `json:"ok"`
-	Says string `json:"says"` // a line for each reason
+	OK bool `json:"ok"`
+	// Says has a line for each reason; of a process that did not answer, why not.
+	Says string `json:"says"`
 }
 
 // printHealth prints an answer; one that says no is a failure.

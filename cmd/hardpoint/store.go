@@ -148,9 +148,13 @@ func (r *storeRun) prepare(dir string) (err error) {
 	if r.meta, err = readMetadata(r.dir); err != nil {
 		return err
 	}
-	for _, name := range of.Damaged {
+	for i, name := range of.Damaged {
+		what := "it is damaged: it does not say which store this is"
+		if of.Differ {
+			what = fmt.Sprintf("it and %s name different stores", of.Damaged[1-i])
+		}
 		r.meta.findings = append(r.meta.findings, commitlog.Finding{Level: commitlog.Note, File: name,
-			What: "it does not say which store this is, or its copy says something else", Means: "the rest of the directory says that it is " + r.kind + "; the next start of a broker writes the file again"})
+			What: what, Means: "the rest of the directory says that it is " + r.kind + "; the next start of a broker writes the file again"})
 	}
 	if r.meta.topics != nil {
 		r.exam.HasTopic = func(topic string) bool { return r.meta.topics[topic] }

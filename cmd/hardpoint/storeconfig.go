@@ -193,12 +193,13 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 // that cannot be told.
 func ledgerOf(folder string) (broker.Ledger, error) {
 	for _, name := range []string{broker.LedgerFile, broker.LedgerFile + ".bak"} {
-		b, err := os.ReadFile(filepath.Join(folder, name))
+		path := filepath.Join(folder, name)
+		b, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if info, statErr := os.Stat(filepath.Join(folder, name)); statErr == nil && info.IsDir() {
-			return broker.Ledger{}, fmt.Errorf("%s is a directory, where a file belongs, so that no broker can write it: move it away", filepath.Join(folder, name))
+		if info, statErr := os.Stat(path); statErr == nil && info.IsDir() {
+			return broker.Ledger{}, fmt.Errorf("%s is a directory, where a file belongs, so that no broker can write it: move it away", path)
 		}
 		if err != nil {
 			return broker.Ledger{}, err

@@ -34,10 +34,12 @@ func storeKind(dir string) (broker.Marker, error) {
 	}
 	m, err := broker.ReadMarker(vfs.OS{}, dir)
 	if err != nil {
-		if isFile(filepath.Join(dir, "CURRENT")) {
-			err = fmt.Errorf("%w; there is a file CURRENT, as in stores pebble", err)
+		names, _ := os.ReadDir(dir)
+		isManifest := func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), "MANIFEST-") }
+		if i := slices.IndexFunc(names, isManifest); i >= 0 {
+			err = fmt.Errorf("%w; there is a file %s, as in stores pebble", err, names[i].Name())
 		}
-		return m, err
+		return broker.Marker{}, err
 	}
 	switch m.Store {
 	case "commitlog", "pebble":

@@ -33,12 +33,15 @@ type Marker struct {
 	// Damaged are the names of the marker's files that do not say it, though they are
 	// there. The next start writes them again.
 	Damaged []string
+	// Differ: the files in Damaged are whole, and name different stores.
+	Differ bool
 
 	whole int // files that say it
 }
 
 // ReadMarker tells which store a directory belongs to and changes nothing. It is an
-// error when the marker is damaged and nothing else says it.
+// error when the marker is damaged and nothing else says it. The Marker beside an error
+// is not to be used.
 func ReadMarker(fsys vfs.FS, dir string) (Marker, error) {
 	var m Marker
 	var there []string
@@ -58,7 +61,7 @@ func ReadMarker(fsys vfs.FS, dir string) (Marker, error) {
 			m.Store = string(is[1])
 			m.whole++
 		default: // they were written with one content: which one is damaged cannot be told
-			m.Store, m.Damaged, m.whole = "", there, 0
+			m.Store, m.Damaged, m.Differ, m.whole = "", there, true, 0
 		}
 	}
 	if m.whole > 0 {
@@ -69,6 +72,11 @@ func ReadMarker(fsys vfs.FS, dir string) (Marker, error) {
 	switch {
 	case err == nil:
 		m.Store = "commitlog"
+	case !errors.Is(err, fs.ErrNotExist):
+		return m, fmt.Errorf("which store %s belongs to: %w", dir, err)
+	case m.Differ:
+		return m, fmt.Errorf("%s and %s name different stores, and nothing else says which store %s belongs to: write the name of its store into %s, as one line, and remove %s",
+			filepath.Join(dir, markerName), markerCopy, dir, markerName, markerCopy)
 	case len(m.Damaged) > 0:
 		return m, fmt.Errorf("%s is damaged, and nothing else says which store %s belongs to: write the name of its store into %s, as one line, and remove %s",
 			filepath.Join(dir, m.Damaged[0]), dir, markerName, markerCopy)

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -79,15 +80,30 @@ func TestMarkersDiffer(t *testing.T) {
 		}
 		for _, store := range names {
 			err := claim(fsys, "store", store, slog.New(slog.DiscardHandler))
+			require.ErrorContains(t, err, "name different stores")
 			require.ErrorContains(t, err, "write the name of its store into hardpoint.store")
 		}
 		require.NoError(t, vfs.EnsureDir(fsys, filepath.Join("store", "commitlog")))
 		m, err := ReadMarker(fsys, "store")
 		require.NoError(t, err)
-		require.Equal(t, Marker{Store: "commitlog", Damaged: []string{markerName, markerCopy}}, m)
+		require.Equal(t, Marker{Store: "commitlog", Damaged: []string{markerName, markerCopy}, Differ: true}, m)
 		require.NoError(t, claim(fsys, "store", "commitlog", slog.New(slog.DiscardHandler)))
 		m, err = ReadMarker(fsys, "store")
 		require.NoError(t, err)
 		require.Equal(t, Marker{Store: "commitlog", whole: 2}, m)
 	}
+}
+
+// noStat is a disk that does not say what there is.
+type noStat struct{ vfs.FS }
+
+func (noStat) Stat(string) (vfs.Info, error) { return vfs.Info{}, errNoStat }
+
+var errNoStat = errors.New("input/output error")
+
+// TestMarkerOfUnreadableDisk: a disk that does not answer is not taken for a new directory.
+func TestMarkerOfUnreadableDisk(t *testing.T) {
+	_, err := ReadMarker(noStat{memfs.New(1)}, "store")
+	require.ErrorIs(t, err, errNoStat)
+	require.ErrorContains(t, err, "which store store belongs to")
 }

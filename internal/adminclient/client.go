@@ -67,7 +67,7 @@ func ParseAddresses(text string) ([]string, error) {
 	var out []string
 	for _, a := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == ',' || r == ' ' }) {
 		if err := CheckAddress(a); err != nil {
-			return nil, fmt.Errorf("%w, several with a semicolon between them", err)
+			return nil, fmt.Errorf("%w; several have a semicolon between them", err)
 		}
 		out = append(out, a)
 	}
@@ -77,19 +77,18 @@ func ParseAddresses(text string) ([]string, error) {
 	return out, nil
 }
 
-// CheckAddress refuses what is no address of a server: HOST:PORT, with a port from 1 to 65535.
+// CheckAddress refuses what is no address of a server: HOST:PORT, with a port from 1 to
+// 65535. The host may be empty, which is this machine, as whoever connects takes it, and
+// whether it has a form that a name can have is left to who looks it up: the stricter
+// check of the configuration is for values that are kept and given to others.
 func CheckAddress(text string) error {
 	_, port, err := net.SplitHostPort(text)
 	if err == nil {
-		var n uint64
-		if n, err = strconv.ParseUint(port, 10, 16); err == nil && n == 0 {
-			err = strconv.ErrRange
+		if n, err := strconv.ParseUint(port, 10, 16); err == nil && n > 0 {
+			return nil
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("%q is no address: write HOST:PORT", text)
-	}
-	return nil
+	return fmt.Errorf("%q is no address: write HOST:PORT, with a port from 1 to 65535", text)
 }
 
 // Fields is a typed header, such as [command.TopicRequest].
