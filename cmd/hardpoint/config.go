@@ -170,14 +170,15 @@ func checkGroups(ctx context.Context, groups []*config.Loaded, of func(i int) *w
 	return faults
 }
 
-// checkPlugins lets the plugins of a configuration judge their own part: every
-// fault, for `config check` and for a start, with the same texts.
+// checkPlugins lets the plugins of a configuration judge their own part, and the broker
+// its address: every fault, for `config check` and for a start, with the same texts.
 func checkPlugins(ctx context.Context, l *config.Loaded, plugins *wiring.Plugins) []error {
 	all := []error{l.Config.PluginError(wire.Transport, inproc.Name, reachable(&l.Config))}
 	if l.Mode&config.Namesrv != 0 {
 		all = append(all, nameserver.CheckPlugins(ctx, &l.Config, plugins))
 	}
 	if l.Mode&config.Broker != 0 {
+		all = append(all, l.Config.CheckAdvertise())
 		all = append(all, broker.CheckPlugins(ctx, &l.Config, plugins)...)
 		judged := []string{wire.Storage + "." + l.Config.Store.Storage, wire.Replication + "." + l.Config.Broker.Replication}
 		for _, name := range l.Config.Network.Transports() {
@@ -203,6 +204,10 @@ func reachable(c *config.Config) error {
 }
 
 func findingOf(err error) finding {
+	var known *config.Error
+	if errors.As(err, &known) {
+		return finding{known.Key, known.Value, known.Source.String(), err.Error()}
+	}
 	f := finding{Text: err.Error()}
 	var of *config.PluginError
 	if errors.As(err, &of) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// ErrAddress marks every error of [ChooseAdvertise].
+// ErrAddress marks every error of [ChooseAdvertise] and [Config.CheckAdvertise].
 var ErrAddress = errors.New("no address to advertise")
 
 // Interface is a network interface with its addresses.
@@ -88,22 +88,54 @@ func (o AddressOptions) wished(ctx context.Context, port string, loopbackOK bool
 	fail := func(format string, args ...any) (Advertised, error) {
 		return Advertised{}, fmt.Errorf("%w: advertise %q: %s", ErrAddress, o.Advertise, fmt.Sprintf(format, args...))
 	}
-	if isWildcard(host) {
-		return fail("a wildcard is nothing a client can connect to; name an address of this machine that clients reach")
+	if why := unreachable(host, loopbackOK); why != "" {
+		return fail("%s", why)
 	}
 	ip, err := o.resolve(ctx, host)
 	if err != nil {
 		return fail("%v", err)
 	}
-	switch {
-	case ip.IsUnspecified():
-		return fail("it resolves to the wildcard %s; name an address of this machine that clients reach", ip)
-	case ip.IsMulticast():
-		return fail("%s is a multicast address", ip)
-	case ip.IsLoopback() && !loopbackOK:
-		return fail("%s is a loopback address and reaches this machine only; name another one, listen on loopback, or use --dev", ip)
+	if why := unreachable(ip.String(), loopbackOK); why != "" {
+		return fail("it resolves to %s: %s", ip, why)
 	}
 	return advertised(host, port, ip, "it was asked for (advertise, or brokerIP1)")
+}
+
+// unreachable says why clients could not connect to what the user asked for, as far as
+// the host tells without a look-up; empty: nothing is known against it.
+func unreachable(host string, loopbackOK bool) string {
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case isWildcard(host):
+		return "a wildcard is nothing a client can connect to; name an address of this machine that clients reach"
+	case err == nil && ip.Unmap().IsMulticast():
+		return fmt.Sprintf("%s is a multicast address", host)
+	case isLoopbackHost(host) && !loopbackOK:
+		return fmt.Sprintf("%s is a loopback address and reaches this machine only; name another one, listen on loopback, or use --dev", host)
+	}
+	return ""
+}
+
+// CheckAdvertise is what [ChooseAdvertise] will have against the advertised address that
+// was asked for, with the place where that was, as far as nothing has to be looked up for
+// it: names are not resolved. The error is an [*Error] that matches [ErrAddress].
+func (c *Config) CheckAdvertise() error {
+	n := c.Network
+	host, _, err := net.SplitHostPort(n.Listen)
+	if err != nil || n.Advertise == "" {
+		return nil // an address without a port, or the broker chooses
+	}
+	_, noName := netip.ParseAddr(host)
+	loopbackOK := c.Node.Dev || isLoopbackHost(host) || noName != nil && !isWildcard(host) // that a name may stand for
+	why := unreachable(hostOf(n.Advertise), loopbackOK)
+	if why == "" {
+		return nil
+	}
+	key, src := "advertise", c.origin["advertise"]
+	if src != (Source{}) && c.origin["brokerIP1"] == src {
+		key = "brokerIP1"
+	}
+	return &Error{Kind: ErrAddress, Key: key, Value: n.Advertise, Source: src, Reason: why}
 }
 
 func advertised(host, port string, ip netip.Addr, reason string) (Advertised, error) {

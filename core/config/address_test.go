@@ -54,6 +54,7 @@ func TestChooseAdvertise(t *testing.T) {
 		{name: "wish localhost", listen: ":10911", advertise: "localhost", ifs: machine, fails: "loopback"},
 		{name: "wish loopback in dev", listen: ":10911", advertise: "127.0.0.2:10911", dev: true, ifs: machine, want: "127.0.0.2:10911", reason: "asked for"},
 		{name: "wish loopback on loopback", listen: "127.0.0.1:10911", advertise: "127.0.0.1", ifs: machine, want: "127.0.0.1:10911", reason: "asked for"},
+		{name: "name that is loopback", listen: ":10911", advertise: "here.example", ifs: machine, fails: "it resolves to 127.0.1.1: 127.0.1.1 is a loopback address"},
 		{name: "wish multicast", listen: ":10911", advertise: "224.0.0.1", ifs: machine, fails: "multicast"},
 		{name: "port not known yet", listen: "10.0.0.7:0", ifs: machine, fails: "port"},
 		{name: "listen is nonsense", listen: "x", ifs: machine, fails: "listen"},
@@ -64,6 +65,8 @@ func TestChooseAdvertise(t *testing.T) {
 			return []netip.Addr{netip.MustParseAddr("2001:db8::9"), netip.MustParseAddr("203.0.113.9")}, nil
 		case "zero.example":
 			return []netip.Addr{netip.MustParseAddr("0.0.0.0")}, nil
+		case "here.example":
+			return []netip.Addr{netip.MustParseAddr("127.0.1.1")}, nil
 		case "localhost":
 			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 		default:
@@ -90,6 +93,36 @@ func TestChooseAdvertise(t *testing.T) {
 	require.ErrorContains(t, err, "forbidden")
 	_, err = systemInterfaces()
 	require.NoError(t, err)
+}
+
+// TestCheckAdvertise: what a start will refuse is known before it, with the place.
+func TestCheckAdvertise(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                   "",
+		"brokerIP1=192.0.2.1":                "",
+		"advertise=somewhere.example":        "", // nothing is looked up
+		"listenPort=1\nbrokerIP1=127.0.0.1":  `:2: brokerIP1 = "127.0.0.1": no address to advertise: 127.0.0.1 is a loopback address`,
+		"advertise=localhost:1":              `:1: advertise = "localhost:1": no address to advertise: localhost is a loopback address`,
+		"\n\nadvertise=0.0.0.0":              `:3: advertise = "0.0.0.0": no address to advertise: a wildcard`,
+		"dev=true\nadvertise=[::]:7":         `:2: advertise = "[::]:7": no address to advertise: a wildcard`,
+		"brokerIP1=224.0.0.1":                "multicast",
+		"dev=true\nbrokerIP1=127.0.0.1":      "",
+		"brokerIP1=::1\nbindAddress=::1":     "",
+		"brokerIP1=127.0.0.1\nlisten=here:1": "", // the name may stand for loopback
+	} {
+		l, err := loadText(t, Broker, "broker.conf", text)
+		require.NoError(t, err, text)
+		err = l.Config.CheckAdvertise()
+		if want == "" {
+			require.NoError(t, err, text)
+			continue
+		}
+		require.ErrorIs(t, err, ErrAddress, text)
+		require.ErrorContains(t, err, want)
+	}
+	l, err := Load(Options{Mode: Broker, File: write(t, "broker.conf", "brokerIP1=192.0.2.1"), Flags: parseFlags(t, "--advertise", "127.0.0.1")})
+	require.NoError(t, err)
+	require.ErrorContains(t, l.Config.CheckAdvertise(), `flag --advertise: advertise = "127.0.0.1": no address`)
 }
 
 func TestAddressParts(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The kinds of faults; every [Error] matches one with errors.Is.
+// The kinds of faults; every [Error] matches one of them, or [ErrAddress], with errors.Is.
 var (
 	ErrUnknownKey    = errors.New("unknown key")
 	ErrBadValue      = errors.New("bad value")
@@ -64,7 +64,7 @@ func (s Source) String() string {
 
 // Error is one fault in the configuration.
 type Error struct {
-	Kind    error  // one of the sentinels above
+	Kind    error  // one of these sentinels
 	Key     string // as written
 	Value   string // as written; empty for secrets
 	Reason  string // what is wrong and what is allowed
