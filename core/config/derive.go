@@ -135,8 +135,11 @@ func (l *loader) storePaths() {
 			if around == part || above.Kind <= src.Kind || within(dir, path) {
 				continue
 			}
-			l.fail(&Error{Kind: ErrConflict, Key: part, Value: path, Source: src, Earlier: above,
-				Reason: fmt.Sprintf("%s at %s is %s, which does not hold it; give %s there, too, or remove one", around, above, dir, part)})
+			reason := fmt.Sprintf("%s at %s is %s, which does not hold it; give %s there, too, or remove one", around, above, dir, part)
+			if around == "data" && src.Kind == FromFile {
+				reason += fmt.Sprintf(", or write data = %s into %s, and the store stays where it is", dir, src.Name)
+			}
+			l.fail(&Error{Kind: ErrConflict, Key: part, Value: path, Source: src, Earlier: above, Reason: reason})
 			break
 		}
 	}

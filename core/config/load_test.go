@@ -195,7 +195,7 @@ func TestStorePaths(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"data over the root":         {root, nil, []string{"--data", "/new"}, []string{"broker.conf:1", "storePathRootDir", "flag --data", "/new"}},
+		"data over the root":         {root, nil, []string{"--data", "/new"}, []string{"broker.conf:1", "storePathRootDir", "flag --data", "or write data = /new into ", "broker.conf, and the store stays"}},
 		"variable over the root":     {root, []string{"HARDPOINT_DATA=/new"}, nil, []string{"broker.conf:1", "HARDPOINT_DATA"}},
 		"data over the log":          {log, nil, []string{"--data", "/new"}, []string{"storePathCommitLog", "flag --data"}},
 		"root over the log":          {root + log, nil, []string{"--set", "storePathRootDir=/copy"}, []string{"broker.conf:2", "storePathCommitLog", "flag --set storePathRootDir"}},
