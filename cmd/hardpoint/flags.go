@@ -50,16 +50,30 @@ func noArgs(c *cobra.Command, args []string) error {
 		return fmt.Errorf("takes no arguments; %q was given", args[0])
 	}
 	said := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
-	if !c.HasParent() {
-		if of := counterparts(args); of != "" {
-			return fmt.Errorf("%s; %s", said, of)
-		}
+	if of := counterparts(args); of != "" {
+		return fmt.Errorf("%s; %s", said, of)
 	}
 	c.SuggestionsMinimumDistance = 2
 	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
 		said += "; did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return errors.New(said)
+}
+
+// unknownCommand refuses a command that is not there, of the one it should be below.
+// Cobra looks at flags first, and would complain about those of the unknown command, or
+// show the other one's help.
+func unknownCommand(root *cobra.Command, args []string) (*cobra.Command, error) {
+	c, rest, err := root.Find(args)
+	switch {
+	case err != nil:
+		return c, err
+	case len(rest) == 0 || strings.HasPrefix(rest[0], "-") || !c.HasSubCommands():
+		return c, nil
+	case c == root && (rest[0] == cobra.ShellCompRequestCmd || rest[0] == cobra.ShellCompNoDescRequestCmd): // which cobra adds when it runs
+		return c, nil
+	}
+	return c, noArgs(c, rest)
 }
 
 // sizeFlag is a number of bytes, written as in the configuration.

@@ -10,6 +10,9 @@ func counterparts(args []string) string {
 		}
 		args = args[1:]
 	}
+	if args[0] == "send" {
+		args = []string{"sendMessage"}
+	}
 	for name, commands := range ofMqadmin {
 		if strings.EqualFold(name, args[0]) {
 			return "what mqadmin calls " + name + " is here: hardpoint " + strings.Join(commands, ", hardpoint ")
@@ -40,6 +43,7 @@ var ofMqadmin = map[string][]string{
 	"queryMsgByOffset":       {"message query"},
 	"queryMsgByUniqueKey":    {"message query"},
 	"resetOffsetByTime":      {"group reset"},
+	"sendMessage":            {"bench produce --topic TOPIC --count 1"},
 	"setConsumeMode":         {"group assign"},
 	"skipAccumulatedMessage": {"group reset"},
 	"statsAll":               {"cluster stats"},

@@ -15,9 +15,13 @@ func TestCounterparts(t *testing.T) {
 	root := (&program{}).commands()
 	for name, commands := range ofMqadmin {
 		for _, line := range commands {
+			line, flags, _ := strings.Cut(line, " --")
 			c, rest, err := root.Find(strings.Fields(line))
 			require.NoError(t, err, name)
 			require.Empty(t, rest, name)
+			if flags != "" {
+				require.NoError(t, c.ParseFlags(strings.Fields("--"+flags)), name)
+			}
 			require.Equal(t, "hardpoint "+line, c.CommandPath(), name)
 		}
 	}
@@ -31,7 +35,7 @@ func TestCounterparts(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range regexp.MustCompile(`queryMsgBy\w+|printMsg|consumeMessage`).FindAllString(string(page), -1) {
+	for _, name := range regexp.MustCompile(`queryMsgBy\w+|printMsg|consumeMessage|sendMessage`).FindAllString(string(page), -1) {
 		named[name] = true
 	}
 	for name := range ofMqadmin {

@@ -54,7 +54,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	p := &program{stdin, stdout, stderr}
 	root := p.commands()
 	root.SetArgs(args)
-	c, err := root.ExecuteContextC(ctx)
+	c, err := unknownCommand(root, args)
+	if err == nil {
+		c, err = root.ExecuteContextC(ctx)
+	}
 	switch {
 	case err == nil:
 		return exitOK
