@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"sync/atomic"
 	"syscall"
@@ -26,6 +27,8 @@ RocketMQ's remoting protocol.
 
 Without --rate the loop is closed: every slot of connections x depth sends again when it was answered. With --rate it
 is open: messages are due at that rate and latency counts from when they were due, whatever the broker does.
+
+The broker is always named, by --broker or --namesrv: bench loads it, and does not go by NAMESRV_ADDR as other commands do.
 
 An interrupt ends the measurement and prints what was measured until then.`,
 	}
@@ -51,7 +54,11 @@ func (p *program) benchRun(name, short string, run func(context.Context, bench.O
 		Use: name, Short: short, Args: noArgs,
 		PreRunE: func(*cobra.Command, []string) error {
 			if o.Broker == "" && o.NameServer == "" {
-				return errors.New("say which broker: its address with --broker, or that of a name server with --namesrv")
+				said := "say which broker: its address with --broker, or that of a name server with --namesrv"
+				if set := os.Getenv("NAMESRV_ADDR"); set != "" {
+					said += fmt.Sprintf("; bench loads brokers, and does not go by NAMESRV_ADDR (%s) unasked: add --namesrv with one of its addresses", set)
+				}
+				return errors.New(said)
 			}
 			return nil
 		},

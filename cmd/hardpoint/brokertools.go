@@ -113,7 +113,7 @@ func (r *brokerReport) print(g *page, asOf instant) {
 	g.line("log\t%s, from position %s to %s", knownText(r.LogBytes, sizeText), orDash(r.Table["commitLogMinOffset"]), orDash(r.Table["commitLogMaxOffset"]))
 	g.line("oldest message\t%s", r.OldestTime)
 	g.line("not yet on disk\t%s", orDash(r.Table["remainHowManyDataToFlush"]))
-	g.line("disk\t%s used; %s", knownText(r.DiskUsed, percentText), orDash(strings.TrimSuffix(r.Table["commitLogDirCapacity"], ".")))
+	g.line("disk\t%s used; %s", knownText(r.DiskUsed, percentText), diskSize(r.Table))
 	g.line("sends that wait\t%s, the first for %s ms", orDash(r.Table["sendThreadPoolQueueSize"]), orDash(r.Table["sendThreadPoolQueueHeadWaitTimeMills"]))
 	switch {
 	case r.Replicas == nil:

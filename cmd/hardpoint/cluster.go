@@ -114,6 +114,16 @@ func rateText(perSecond *float64) string {
 	return knownText(perSecond, func(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) })
 }
 
+// diskSize is how large the disk of a log is. What RocketMQ calls free is left out: it
+// counts what is kept for root, which the share that is used does not.
+func diskSize(table command.StringMap) string {
+	size, _, ok := strings.Cut(strings.TrimPrefix(table["commitLogDirCapacity"], "Total : "), ",")
+	if !ok {
+		return "a disk of unknown size"
+	}
+	return "a disk of " + size
+}
+
 func percentText(f float64) string { return strconv.FormatFloat(100*f, 'f', 0, 64) + "%" }
 
 // askBroker asks a broker what it says of itself: in short, and by RocketMQ's names.

@@ -193,7 +193,7 @@ func (p *patient) disk(info *command.RuntimeInfoResponse) {
 	}
 	refused, forcibly := level("diskSpaceWarningLevelRatio", defaultWarningLevel), level("diskSpaceCleanForciblyRatio", defaultForciblyLevel)
 	do := "make room, keep messages for less time (fileReservedTime), or give it a larger disk"
-	room := orDash(strings.TrimSuffix(p.table["commitLogDirCapacity"], "."))
+	room := diskSize(p.table)
 	switch percent := 100 * *used; {
 	case percent >= refused:
 		p.say(verdictFailure, of, do, "%.0f%% used, from %.0f%% on messages are refused; %s", percent, refused, room)

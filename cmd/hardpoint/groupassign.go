@@ -109,7 +109,7 @@ func (g *groupAssign) ask(ctx context.Context, c *adminclient.Client, group, top
 		return err
 	}
 	if g.dry {
-		return g.shown(plan)
+		return g.p.show(&g.out, plan, func(t *page) { printPlan(t, plan) })
 	}
 	if len(plan.Brokers) == 0 {
 		return fmt.Errorf("broker %s does not tell which brokers have topic %s; it is of an earlier version: set the mode with SET_MESSAGE_REQUEST_MODE", plan.Broker, topic)
@@ -165,14 +165,6 @@ func (g *groupAssign) wanted() string {
 	return strings.Join(parts, ", ")
 }
 
-// shown is the output of a dry run.
-func (g *groupAssign) shown(plan *command.AssignmentPlan) error {
-	if len(plan.Members) == 0 {
-		return fmt.Errorf("group %s has no member that broker %s knows, so there is nothing to share; --members FILE tries some", plan.Group, plan.Broker)
-	}
-	return g.p.show(&g.out, plan, func(t *page) { printPlan(t, plan) })
-}
-
 // told says what became of it, broker by broker.
 func (g *groupAssign) told(done *assigned) error {
 	if !g.yes && !g.out.json() {
@@ -219,7 +211,7 @@ func printPlan(t *page, a *command.AssignmentPlan) {
 	}
 	t.part()
 	if len(a.Members) == 0 {
-		t.line("the group has no members now: nothing moves")
+		t.line("the group has no members now: nothing moves (--members FILE tries some)")
 		return
 	}
 	t.row("MEMBER", "ZONE", "WEIGHT", "NOW", "THEN")

@@ -45,11 +45,13 @@ func TestGroupAssign(t *testing.T) {
 	require.Regexp(t, `(?m)^anna +east +3 +0 +8$`, out)
 	require.Regexp(t, `(?m)^broker-a/15 +- +- +ben`, out)
 	require.Contains(t, out, "moved: 0 of 16 queues; without an owner: 0\n")
+	code, out = text("G", "C", "--broker", broker, "--allocator", "sticky")
+	require.Equal(t, exitOK, code, out)
+	require.Contains(t, out, "the group has no members now: nothing moves")
 	for _, tc := range []struct {
 		says string
 		args []string
 	}{
-		{"group G has no member that broker broker-a knows", []string{"G", "C", "--broker", broker}},
 		{`there is no allocate plugin "stick"; known are averagely, circle, config, consistenthash, machineroom, sticky, zone; did you mean sticky?`, []string{"G", "C", "--broker", broker, "--allocator", "stick"}},
 		{`there is no topic "nowhere"`, []string{"G", "nowhere", "--namesrv", nameServer}},
 		{"topic nowhere: the topic is not known", []string{"G", "nowhere", "--broker", broker}},

@@ -259,7 +259,10 @@ type PartialError struct {
 // Error names each of them with its reason.
 func (e *PartialError) Error() string {
 	text := fmt.Sprintf("%d of %d brokers failed", len(e.Failures), e.Asked)
-	if e.Asked == 1 {
+	switch heard := !slices.ContainsFunc(e.Failures, func(f Failure) bool { return errors.Is(f.err, ErrUnheard) }); {
+	case heard: // nothing is wrong with them: they, or what they have, said no
+		text = fmt.Sprintf("not done on %d of %d brokers", len(e.Failures), e.Asked)
+	case e.Asked == 1:
 		text = "the broker failed"
 	}
 	for _, f := range e.Failures {
