@@ -54,7 +54,7 @@ true when it is ready, says has the reasons, a line for each, or why the process
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), wait)
 			defer cancel()
-			url := "http://" + localOf(address) + page
+			url := "http://" + config.LocalOf(address) + page
 			answer, err := askHealth(ctx, url)
 			switch {
 			case err != nil && out.json():

@@ -266,14 +266,6 @@ func TestSignals(t *testing.T) {
 	require.ErrorIs(t, ctx.Err(), context.Canceled)
 }
 
-func TestLocalOf(t *testing.T) {
-	for listen, want := range map[string]string{
-		"[::]:9876": "127.0.0.1:9876", "0.0.0.0:1": "127.0.0.1:1", ":2": "127.0.0.1:2", "10.0.0.1:3": "10.0.0.1:3", "[::1]:4": "[::1]:4", "a name": "a name",
-	} {
-		require.Equal(t, want, localOf(listen))
-	}
-}
-
 // writer is a function that is written to.
 type writer func(p []byte)
 

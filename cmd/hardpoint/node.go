@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -215,7 +214,7 @@ func nameServerOf(n *node) fx.Option {
 				return nameserver.FromConfig(&n.Config, broker.Limits(&n.Config))
 			},
 			func(s *nameserver.Server) broker.NameServers {
-				return func() []string { return []string{localOf(s.Address())} }
+				return func() []string { return []string{config.LocalOf(s.Address())} }
 			},
 		),
 		fx.Invoke(func(p *adminport.Port, s *nameserver.Server) {
@@ -230,18 +229,6 @@ func (n *node) onChange(c config.Change) {
 	if c.Key == "logLevel" {
 		setLevel(&n.level, c.New)
 	}
-}
-
-// localOf is how a process reaches its own listener.
-func localOf(listen string) string {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return listen
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		return net.JoinHostPort("127.0.0.1", port)
-	}
-	return listen
 }
 
 // announcement says, last of all, that everything is up and where.

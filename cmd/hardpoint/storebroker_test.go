@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,9 @@ func TestStoreOfBroker(t *testing.T) {
 				for _, command := range []string{"verify", "repair", "seal"} {
 					var out, errs bytes.Buffer
 					require.Equal(t, exitFailure, run(t.Context(), []string{"store", command, store}, strings.NewReader(""), &out, &errs))
-					require.Contains(t, errs.String(), "a broker has the store open")
+					want := fmt.Sprintf("a broker has the store open (%s is locked by process %d): stop it first", filepath.Join(store, "lock"), s.cmd.Process.Pid)
+					require.Equal(t, 1, strings.Count(errs.String(), want), errs.String())
+					require.NotContains(t, errs.String(), "vfs: ")
 				}
 			}
 			s.signal(t, os.Kill)

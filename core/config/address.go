@@ -256,6 +256,16 @@ func portOf(addr string) int {
 	return n
 }
 
+// LocalOf is how a process reaches the listener of this machine at an address: on loopback
+// where that is a wildcard. What has no port is returned as it is.
+func LocalOf(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil || !isWildcard(host) {
+		return listen
+	}
+	return net.JoinHostPort("127.0.0.1", port)
+}
+
 func isWildcard(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "" || err == nil && ip.Unmap().IsUnspecified()

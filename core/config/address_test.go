@@ -133,3 +133,11 @@ func TestAddressParts(t *testing.T) {
 		require.Equal(t, want[1], portOf(in), in)
 	}
 }
+
+func TestLocalOf(t *testing.T) {
+	for listen, want := range map[string]string{
+		"[::]:9876": "127.0.0.1:9876", "0.0.0.0:1": "127.0.0.1:1", ":2": "127.0.0.1:2", "10.0.0.1:3": "10.0.0.1:3", "[::1]:4": "[::1]:4", "a name": "a name",
+	} {
+		require.Equal(t, want, LocalOf(listen))
+	}
+}

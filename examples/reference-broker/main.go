@@ -30,7 +30,7 @@ func parts(cfg *config.Config) []fx.Option {
 		fx.Supply(cfg, []broker.Params{{Config: cfg}}), // one for each broker group
 		fx.Provide(func() (nameserver.Config, error) { return nameserver.FromConfig(cfg, broker.Limits(cfg)) }),
 		fx.Provide(func(s *nameserver.Server) broker.NameServers {
-			return func() []string { return []string{s.Address()} }
+			return func() []string { return []string{config.LocalOf(s.Address())} }
 		}),
 		nameserver.Module,
 		broker.Module,
@@ -43,9 +43,14 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process, also while it drains
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "reference-broker:", err)
+		if errors.Is(err, errUsage) {
+			os.Exit(2)
+		}
 		os.Exit(1)
 	}
 }
+
+var errUsage = errors.New("usage: reference-broker [flags]; --help lists them")
 
 func run(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("reference-broker", pflag.ContinueOnError)
@@ -53,7 +58,9 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); errors.Is(err, pflag.ErrHelp) {
 		return nil // the flags have been printed
 	} else if err != nil {
-		return err
+		return fmt.Errorf("%w\n%w", err, errUsage)
+	} else if flags.NArg() > 0 {
+		return fmt.Errorf("takes no arguments, and there is %q\n%w", flags.Arg(0), errUsage)
 	}
 	loaded, err := config.Load(config.Options{Env: os.Environ(), Flags: flags})
 	if err != nil {

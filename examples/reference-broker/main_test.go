@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestItSendsAndStops(t *testing.T) {
 	loaded, err := config.Load(config.Options{Env: []string{
-		"HARDPOINT_DATA=" + t.TempDir(), "HARDPOINT_LISTEN=127.0.0.1:0", "HARDPOINT_NAMESRV_LISTEN=127.0.0.1:0",
+		"HARDPOINT_DATA=" + t.TempDir(), "HARDPOINT_LISTEN=127.0.0.1:0", "HARDPOINT_NAMESRV_LISTEN=:0",
 		"HARDPOINT_DISK_SPACE_WARNING_LEVEL_RATIO=99", // how full this machine's disk is does not matter
 	}})
 	require.NoError(t, err)
@@ -33,6 +33,19 @@ func TestItSendsAndStops(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) { require.NoError(t, run(t.Context(), []string{"--help"})) }
+
+// TestMisuse: an argument, which nobody would read, begins no broker.
+func TestMisuse(t *testing.T) {
+	for want, args := range map[string][]string{
+		`there is "foo"`:        {"foo", "--data", t.TempDir()},
+		"unknown flag: --dat\n": {"--dat", "x"},
+	} {
+		err := run(t.Context(), args)
+		require.ErrorIs(t, err, errUsage)
+		require.ErrorContains(t, err, want)
+	}
+	require.NotErrorIs(t, run(t.Context(), []string{"--set", "flushDiskTyp=x"}), errUsage)
+}
 
 func TestWrongConfigurationIsNamed(t *testing.T) {
 	require.ErrorContains(t, run(t.Context(), []string{"--set", "flushDiskTyp=x"}), "flushDiskType")

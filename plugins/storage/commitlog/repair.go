@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -109,10 +110,24 @@ func Lock(fsys vfs.FS, dir string) (vfs.File, error) {
 	name := newPaths(dir, "").lock
 	f, err := fsys.Lock(name)
 	if errors.Is(err, vfs.ErrLocked) {
-		return nil, fmt.Errorf("a broker has the store open, it holds %s: stop it first: %w", name, err)
+		return nil, &openError{name, err}
 	}
 	return f, err
 }
+
+// openError says that a broker has the store open, in place of the words of the file
+// system, of which it takes who that is.
+type openError struct {
+	lock string
+	err  error
+}
+
+func (e *openError) Error() string {
+	_, by, _ := strings.Cut(e.err.Error(), vfs.ErrLocked.Error())
+	return fmt.Sprintf("a broker has the store open (%s is locked%s): stop it first", e.lock, by)
+}
+
+func (e *openError) Unwrap() error { return e.err }
 
 // LockToRead is Lock for who only reads, [vfs.ErrLocked] included: where there is no lock
 // it makes none, and who may not write there, or finds none, does without: then it
