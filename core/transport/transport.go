@@ -241,7 +241,10 @@ type Moving struct {
 type Mover interface {
 	// GiveListener ends accepting at l and gives the listening socket. Nobody is
 	// refused: who connects waits in the socket for the one who takes it. Peers of
-	// l stay; one that was accepted at this moment may still be opened.
+	// l stay. It waits a moment for Opened of those that were accepted just now, so
+	// that the caller knows of them and can have them given, too. One that has to say
+	// first whether it speaks TLS, and does not, is closed: nothing of it was read.
+	// One whose Opened takes longer may be opened later.
 	GiveListener(l Listener) (*os.File, error)
 	// GivePeer gives up p, between two calls of its session and when all that was
 	// sent is written. Nothing is read or written any more and the session hears

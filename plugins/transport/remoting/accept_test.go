@@ -38,7 +38,7 @@ func TestAcceptGoesOn(t *testing.T) {
 	nl, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	opened := make(openedHandler, 1)
-	ln := &listener{g: tr.newGroup(transport.Limits{}, nil), nl: &brokeListener{Listener: nl, fail: 3}, h: opened}
+	ln := &listener{g: tr.newGroup(transport.Limits{}, nil), nl: &brokeListener{Listener: nl, fail: 3}, h: opened, ended: make(chan struct{})}
 	ln.g.onClose = func() { _ = nl.Close() }
 	ln.g.wg.Add(1)
 	go ln.accept()

@@ -56,3 +56,6 @@ func Shaking(l transport.Listener) int {
 	defer h.mu.Unlock()
 	return h.all.Len()
 }
+
+// OpeningTime is how long a listener that is given away waits for peers to be opened.
+const OpeningTime = openingTime

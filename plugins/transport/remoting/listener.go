@@ -19,6 +19,8 @@ type listener struct {
 	h  transport.Handler
 
 	refused rarely
+	ended   chan struct{} // closed when nothing is accepted any more
+	opening opening
 	drop    func() // the gauge of its certificate; set before it is shared
 }
 
@@ -55,6 +57,7 @@ const (
 
 func (l *listener) accept() {
 	defer l.g.wg.Done()
+	defer close(l.ended)
 	t := l.g.t
 	wait := firstBackoff
 	for {
@@ -86,7 +89,74 @@ func (l *listener) accept() {
 			_ = c.Close()
 			return
 		}
+		l.opening.begin(p)
 		go p.serve()
+	}
+}
+
+// opening are the peers that are accepted and not opened yet.
+type opening struct {
+	all sync.WaitGroup
+
+	mu     sync.Mutex
+	silent map[*peer]struct{} // those that have to say first whether they speak TLS
+}
+
+func (o *opening) begin(p *peer) {
+	o.all.Add(1)
+	p.hello.opening = o
+	if p.g.tls == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.silent == nil {
+		o.silent = map[*peer]struct{}{}
+	}
+	o.silent[p] = struct{}{}
+}
+
+// speaks is called when the first byte of p is there; false when p is given up.
+func (o *opening) speaks(p *peer) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, ok := o.silent[p]
+	delete(o.silent, p)
+	return ok
+}
+
+// giveUp gives all that are silent.
+func (o *opening) giveUp() (all []*peer) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for p := range o.silent {
+		all = append(all, p)
+	}
+	clear(o.silent)
+	return all
+}
+
+// openingTime is how long a listener that is given away waits for peers to be opened.
+const openingTime = time.Second
+
+// settle waits until every peer that was accepted is opened, when nothing is accepted any
+// more. A silent one is closed in the end: what it says later would be done by a process
+// that ends before it has answered.
+func (l *listener) settle() {
+	settled := make(chan struct{})
+	go func() {
+		<-l.ended
+		l.opening.all.Wait()
+		close(settled)
+	}()
+	timer := l.g.t.set.Clock.NewTimer(openingTime)
+	defer timer.Stop()
+	select {
+	case <-settled:
+	case <-timer.C():
+	}
+	for _, p := range l.opening.giveUp() {
+		p.fail(transport.ErrClosed)
 	}
 }
 

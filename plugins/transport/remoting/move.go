@@ -39,6 +39,7 @@ func (t *Transport) GiveListener(l transport.Listener) (*os.File, error) {
 		return nil, fmt.Errorf("transport %s, listener %s: %w", t.set.Name, l.Address(), err)
 	}
 	_ = tcp.Close() // f keeps the socket
+	ln.settle()
 	return f, nil
 }
 

@@ -68,6 +68,19 @@ type peer struct {
 type hello struct {
 	awaited bool // nobody knows yet whether it speaks TLS, and there is no session
 	first   byte
+	opening *opening // counts it; nil: does not, or not any more
+}
+
+// decided is called when an accepted connection is opened, or is not going to be one that
+// can be given away. Calls after the first do nothing.
+func (p *peer) decided() {
+	o := p.hello.opening
+	if o == nil {
+		return
+	}
+	p.hello.opening = nil
+	o.speaks(p)
+	o.all.Done()
 }
 
 // watched is what the janitor knows of a peer.
@@ -189,6 +202,7 @@ func (p *peer) begin() {
 func (p *peer) serve() {
 	if p.g.tls == nil {
 		p.open(nil)
+		p.decided()
 		p.run()
 		return
 	}

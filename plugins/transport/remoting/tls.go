@@ -263,6 +263,7 @@ func (p *peer) endUnopened(cause error, often *rarely, line string) {
 		}
 	}
 	p.in.release()
+	p.decided()
 	p.g.remove(p)
 }
 
@@ -270,7 +271,7 @@ func (p *peer) endUnopened(cause error, often *rarely, line string) {
 // is there. The caller has the turn.
 func (p *peer) decide() {
 	switch {
-	case p.discard.Load():
+	case p.discard.Load(), !p.hello.opening.speaks(p):
 		p.endUnopened(transport.ErrClosed, nil, "")
 	case p.hello.first == handshakeRecord:
 		p.upgrade()
@@ -279,6 +280,7 @@ func (p *peer) decide() {
 	default:
 		p.hello.awaited = false
 		p.s = p.h.Opened(p)
+		p.decided()
 		p.carryOn(p.step())
 	}
 }
@@ -306,6 +308,7 @@ func (p *peer) upgrade() {
 		p.endUnopened(transport.ErrClosed, nil, "")
 		return
 	}
+	p.decided()
 	q.handshake(nil)
 }
 
@@ -316,9 +319,10 @@ func (p *peer) decideStream() {
 	switch _, err := io.ReadFull(p.conn, first[:]); {
 	case err != nil:
 		p.endUnopened(err, nil, "")
-	case p.discard.Load():
+	case p.discard.Load(), !p.hello.opening.speaks(p):
 		p.endUnopened(transport.ErrClosed, nil, "")
 	case first[0] == handshakeRecord:
+		p.decided()
 		p.handshake(first[:])
 	case p.g.enforce:
 		p.refusePlain()
@@ -327,6 +331,7 @@ func (p *peer) decideStream() {
 		p.in.buf.b[0] = first[0]
 		p.in.have = 1
 		p.s = p.h.Opened(p)
+		p.decided()
 		p.run()
 	}
 }

@@ -162,7 +162,7 @@ func (t *Transport) Serve(ctx context.Context, l transport.Listen, s transport.S
 
 // serve accepts at nl, of which it takes possession.
 func (t *Transport) serve(nl net.Listener, l transport.Listen, s transport.Services) (transport.Listener, error) {
-	ln := &listener{g: t.newGroup(l.Limits, l.TLS), nl: nl, h: s.Frames, drop: func() {}}
+	ln := &listener{g: t.newGroup(l.Limits, l.TLS), nl: nl, h: s.Frames, drop: func() {}, ended: make(chan struct{})}
 	ln.g.onClose = func() { _ = nl.Close() }
 	ln.g.enforce = t.cfg.TLSMode == TLSEnforcing
 	if l.TLS == nil {
