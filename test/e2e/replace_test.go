@@ -62,9 +62,19 @@ func TestReplaceBroker(t *testing.T) {
 		broker.Env = append(os.Environ(), hosttest.AnyDisk()...)
 		require.NoError(t, broker.Start())
 		ended := make(chan error, 1)
-		go func() { ended <- broker.Wait() }()
+		go func() {
+			ended <- broker.Wait()
+			close(ended)
+		}()
 		t.Cleanup(func() { _ = broker.Process.Kill() })
-		harness.Until(t, time.Minute, "the broker is ready", func() bool {
+		t.Cleanup(func() {
+			if t.Failed() {
+				_ = broker.Process.Kill()
+				<-ended
+				t.Logf("log of the broker:\n%s", log.String())
+			}
+		})
+		harness.Until(t, 3*time.Minute, "the broker is ready", func() bool {
 			return exec.Command(binary, "health", "--admin-listen", admin).Run() == nil
 		})
 		awaitRoute(t, names.Addr, "golden_plain")

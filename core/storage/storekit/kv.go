@@ -36,6 +36,10 @@ type KV interface {
 type Op struct {
 	Key, Value []byte
 	Until      []byte
+	// Owed, in the first op of a step, says that the step completes one that was
+	// done, as publishing completes appending. A backend that refuses steps to keep
+	// a reserve of space takes this one from the reserve.
+	Owed bool
 }
 
 // Options tell what a backend promises.

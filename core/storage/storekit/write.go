@@ -288,6 +288,7 @@ func (s *Store) publish(upTo message.Position) error {
 	st.Published = upTo
 	s.queueOps()
 	s.stateOp(&st, s.number)
+	s.ops.ops[0].Owed = true
 	if err := s.apply("publish", false); err != nil {
 		s.unstage()
 		s.ready = s.ready[:0]

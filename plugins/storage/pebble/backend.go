@@ -100,8 +100,8 @@ func (b *backend) Apply(ops []storekit.Op, sync bool) (err error) {
 		size += len(ops[i].Key) + len(ops[i].Value)
 		grows = grows || ops[i].Until == nil
 	}
-	// What removes things makes space in the end, so it may use the reserve.
-	if removes := len(ops) > 0 && ops[0].Until != nil; grows && !removes {
+	// What removes things makes space in the end, so it may use the reserve; what is owed must.
+	if reserved := len(ops) > 0 && (ops[0].Until != nil || ops[0].Owed); grows && !reserved {
 		if err := b.space.take(int64(size)); err != nil {
 			return err
 		}

@@ -42,8 +42,13 @@ func open(t *testing.T, fs vfs.FS, config string) *rig {
 
 func openAt(t *testing.T, fs vfs.FS, config string, clock plugin.Clock) *rig {
 	t.Helper()
+	return openIn(t, fs, config, clock, storage.Immediate)
+}
+
+func openIn(t *testing.T, fs vfs.FS, config string, clock plugin.Clock, mode storage.PublishMode) *rig {
+	t.Helper()
 	r := &rig{t: t, w: storagetest.NewWriter(message.IndexRules{})}
-	p := storage.Params{Settings: plugin.Settings{Name: "pebble", Dir: "/db", Clock: clock}, Segment: 1 << 20}
+	p := storage.Params{Settings: plugin.Settings{Name: "pebble", Dir: "/db", Clock: clock}, Segment: 1 << 20, Publish: mode}
 	p.Events.Failed = func(error) { r.failed.Add(1) }
 	s, err := pebble.NewFactoryOn(func() vfs.FS { return fs }).Build(t.Context(), p, plugin.Raw(config))
 	require.NoError(t, err)
@@ -381,6 +386,23 @@ func TestFilledByOthers(t *testing.T) {
 		require.NoError(t, r.append(100))
 	}
 	require.Zero(t, r.failed.Load())
+	r.close()
+}
+
+// TestPublishFromTheReserve: what was appended is published, however full the disk has
+// become meanwhile: who waits for it has its message in the log.
+func TestPublishFromTheReserve(t *testing.T) {
+	fs := vfs.NewMem()
+	usage := func(free uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40}) }
+	usage(1 << 39)
+	clock := storagetest.NewClock(1000)
+	r := openIn(t, fs, `{"cacheBytes": 1048576, "memTableBytes": 1048576, "reserveBytes": 67108864}`, clock, storage.Explicit)
+	require.NoError(t, r.append(100))
+	usage(1 << 20)
+	clock.Add(time.Second.Milliseconds())
+	require.ErrorIs(t, r.append(100), storage.ErrFull)
+	require.NoError(t, r.store.Capabilities().RawLog.Publish(t.Context(), r.store.State().Tail))
+	require.Equal(t, int64(1), r.max())
 	r.close()
 }
 
