@@ -70,8 +70,8 @@ func TestReplaceBroker(t *testing.T) {
 		t.Cleanup(func() {
 			if t.Failed() {
 				_ = broker.Process.Kill()
-				<-ended
-				t.Logf("log of the broker:\n%s", log.String())
+				err := <-ended
+				t.Logf("the broker ended: %v; its log:\n%s", err, log.String())
 			}
 		})
 		harness.Until(t, 3*time.Minute, "the broker is ready", func() bool {
