@@ -40,7 +40,7 @@ type backend struct {
 func (b *backend) Open(ctx context.Context) error {
 	files := b.fs()
 	b.files = newDeferFS(files, files.PathJoin(b.dir, "LOCK"))
-	b.space = space{fs: b.files, clock: b.clock, dir: b.dir, reserve: b.cfg.ReserveBytes}
+	b.space = space{fs: b.files, clock: b.clock, log: b.log, dir: b.dir, reserve: b.cfg.ReserveBytes}
 	b.cache = pebble.NewCache(b.cfg.CacheBytes)
 	db, err := pebble.Open(b.dir, &pebble.Options{
 		FS: &lockFS{FS: b.files, lock: func(name string) (io.Closer, error) {

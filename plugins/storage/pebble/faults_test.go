@@ -375,7 +375,7 @@ func TestFilledByOthers(t *testing.T) {
 	fs := vfs.NewMem()
 	usage := func(free uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40}) }
 	usage(1 << 39)
-	clock := storagetest.NewClock(1000)
+	clock := storagetest.NewClock(time.Hour.Milliseconds())
 	r := openAt(t, fs, `{"cacheBytes": 1048576, "memTableBytes": 1048576, "reserveBytes": 67108864}`, clock)
 	require.NoError(t, r.append(100))
 	for _, pass := range []time.Duration{time.Second, -time.Hour} { // the clock may be set back

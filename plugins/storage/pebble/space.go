@@ -3,6 +3,7 @@ package pebble
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"syscall"
 	"time"
@@ -23,16 +24,23 @@ const spaceStep = 16 << 20
 // meets a full disk ends the store.
 const spaceEvery = time.Second
 
+// tellEvery is how often the log is told of a full disk at most: large messages may be
+// refused while small ones are not.
+const tellEvery = 10 * time.Second
+
 // space keeps a reserve free.
 type space struct {
 	fs      vfs.FS
 	clock   plugin.Clock
+	log     *slog.Logger
 	dir     string
 	reserve int64
 
 	mu     sync.Mutex
 	left   int64     // that may be written before the next look
 	looked time.Time // when the last look was
+	full   bool      // the log was told so
+	told   time.Time // when
 }
 
 // take asks for n bytes more; storage.ErrFull when they would touch the reserve.
@@ -56,7 +64,16 @@ func (s *space) take(n int64) error {
 	free := int64(min(u.AvailBytes, 1<<62)) - s.reserve
 	if free < n {
 		s.left = 0
+		if since := now.Sub(s.told); !s.full && (since < 0 || since >= tellEvery) {
+			s.full, s.told = true, now
+			s.log.Warn("no space is left above the reserve: messages are refused until there is; free some, or lower reserveBytes",
+				slog.String("dir", s.dir), slog.Uint64("free_bytes", u.AvailBytes), slog.Int64("reserve_bytes", s.reserve))
+		}
 		return fmt.Errorf("%w: %d bytes are free in %s, %d of them are reserved (reserveBytes)", storage.ErrFull, u.AvailBytes, s.dir, s.reserve)
+	}
+	if s.full {
+		s.full = false
+		s.log.Info("there is space again: messages are taken", slog.String("dir", s.dir), slog.Uint64("free_bytes", u.AvailBytes))
 	}
 	// Never more than half of what is there: flushes write everything again.
 	s.left = min(spaceStep, free/2)
