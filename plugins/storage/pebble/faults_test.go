@@ -369,15 +369,23 @@ func TestFull(t *testing.T) {
 	r.close()
 }
 
+// shared is a rig with one record, a reserve of 64 MiB and a disk with much room, of which
+// usage sets how much is free.
+func shared(t *testing.T, mode storage.PublishMode) (r *rig, clock *storagetest.Clock, usage func(free uint64)) {
+	t.Helper()
+	fs := vfs.NewMem()
+	usage = func(free uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40}) }
+	usage(1 << 39)
+	clock = storagetest.NewClock(time.Hour.Milliseconds())
+	r = openIn(t, fs, `{"cacheBytes": 1048576, "memTableBytes": 1048576, "reserveBytes": 67108864}`, clock, mode)
+	require.NoError(t, r.append(100))
+	return r, clock, usage
+}
+
 // TestFilledByOthers: a store that writes little stops at its reserve, too, when others
 // fill the disk.
 func TestFilledByOthers(t *testing.T) {
-	fs := vfs.NewMem()
-	usage := func(free uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40}) }
-	usage(1 << 39)
-	clock := storagetest.NewClock(time.Hour.Milliseconds())
-	r := openAt(t, fs, `{"cacheBytes": 1048576, "memTableBytes": 1048576, "reserveBytes": 67108864}`, clock)
-	require.NoError(t, r.append(100))
+	r, clock, usage := shared(t, storage.Immediate)
 	for _, pass := range []time.Duration{time.Second, -time.Hour} { // the clock may be set back
 		usage(1 << 20)
 		clock.Add(pass.Milliseconds())
@@ -392,12 +400,7 @@ func TestFilledByOthers(t *testing.T) {
 // TestPublishFromTheReserve: what was appended is published, however full the disk has
 // become meanwhile: who waits for it has its message in the log.
 func TestPublishFromTheReserve(t *testing.T) {
-	fs := vfs.NewMem()
-	usage := func(free uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40}) }
-	usage(1 << 39)
-	clock := storagetest.NewClock(1000)
-	r := openIn(t, fs, `{"cacheBytes": 1048576, "memTableBytes": 1048576, "reserveBytes": 67108864}`, clock, storage.Explicit)
-	require.NoError(t, r.append(100))
+	r, clock, usage := shared(t, storage.Explicit)
 	usage(1 << 20)
 	clock.Add(time.Second.Milliseconds())
 	require.ErrorIs(t, r.append(100), storage.ErrFull)

@@ -53,6 +53,19 @@ func TestTLSDoesNotMove(t *testing.T) {
 	require.NoError(t, tryEcho(t, dialPlain, taken.Address()))
 }
 
+// giveAway gives a listener to nobody, beside the caller.
+func giveAway(tr transport.Transport, ln transport.Listener) <-chan error {
+	given := make(chan error, 1)
+	go func() {
+		f, err := tr.Capabilities().Mover.GiveListener(ln)
+		if err == nil {
+			err = f.Close()
+		}
+		given <- err
+	}()
+	return given
+}
+
 // doorman lets nobody in until its gate is open.
 type doorman struct {
 	*probe
@@ -78,14 +91,7 @@ func TestGivenListenerSettles(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close()
 		<-d.entered
-		given := make(chan error, 1)
-		go func() {
-			f, err := tr.Capabilities().Mover.GiveListener(ln)
-			if err == nil {
-				err = f.Close()
-			}
-			given <- err
-		}()
+		given := giveAway(tr, ln)
 		var timer *manualTimer
 		select {
 		case timer = <-clock.timers:
@@ -126,14 +132,7 @@ func TestGivenListenerSilent(t *testing.T) {
 		defer silent.Close()
 		require.NoError(t, tryEcho(t, dialPlain, ln.Address())) // both are accepted
 		<-srv.opened
-		given := make(chan error, 1)
-		go func() {
-			f, err := tr.Capabilities().Mover.GiveListener(ln)
-			if err == nil {
-				err = f.Close()
-			}
-			given <- err
-		}()
+		given := giveAway(tr, ln)
 		require.NoError(t, echoed(speaks))
 		<-srv.opened
 		for fired := false; !fired; {

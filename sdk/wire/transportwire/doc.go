@@ -59,7 +59,8 @@
 //     as for the data socket; role 'H'), HandOver connects the old one with it. Over
 //     this connection files are passed, each with its ticket, 8 bytes, little endian.
 //   - Each listening socket: GiveListener, then Serve with the ticket. Who connects
-//     between the two waits in the socket.
+//     between the two waits in the socket. GiveListener answers when all who were
+//     accepted before are Opened, or closed, so that the host moves them, too.
 //   - Each peer, of a listener or dialled: the host holds what is sent to it from now
 //     on, and sends a Mark. GivePeer waits for the Mark, for the call of the session
 //     under way and for what is to be written, and passes the connection. TakePeer
