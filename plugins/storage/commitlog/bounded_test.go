@@ -47,6 +47,7 @@ func TestRecoveryIsBounded(t *testing.T) {
 		r.sync()
 		require.NoError(t, r.s.flushDerived(true))
 		upTo(before + behind)
+		prepared(r.s) // or a start finds the next segment at times and reads it
 		r.kill(d)
 		read[before] = start()
 		// From the record that the checkpoint names on, and what is looked at to find the
@@ -59,6 +60,16 @@ func TestRecoveryIsBounded(t *testing.T) {
 		r.verify()
 	}
 	require.InDelta(t, read[10], read[60], rigSegment/4, "the length of the log does not matter")
+}
+
+// prepared waits until no segment is being made in the background.
+func prepared(s *Store) {
+	s.prep.mu.Lock()
+	running := s.prep.running
+	s.prep.mu.Unlock()
+	if running != nil {
+		<-running
+	}
 }
 
 // TestRecoveryTellsProgress: whoever waits for a long recovery sees how far it is.
