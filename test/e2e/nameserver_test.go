@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,7 +33,11 @@ func TestNameServerKilled(t *testing.T) {
 		require.NoError(t, c.CreateTopic(topic, 4), "a broker does without name servers")
 		require.NoError(t, c.Close())
 		ns.Start()
+		began := time.Now()
 		awaitRoute(t, ns.Addr, topic)
+		// Within two seconds by core/internal/register: TestLostWithoutAWord; here machines may
+		// be slow, but a broker that waits for a time-out takes longer.
+		require.Less(t, time.Since(began), 10*time.Second)
 	}
 
 	c, err = harness.Dial(ns.Addr)

@@ -8,6 +8,11 @@
 // under way are covered by one more. A lost connection is made again at once
 // and then with growing pauses of up to 1 s.
 //
+// A name server whose machine is lost, or that a partition hides, closes no connection.
+// While it does not answer, it is asked over other connections: when it can be reached
+// again and does not know the broker, the broker registers there, less than two seconds
+// later. One that is slow but knows the broker is waited for.
+//
 // A name server that forgot the broker without closing the connection is noticed within a
 // second: it is asked (request 322) whether it still knows what was registered. When the
 // host name of a name server comes to stand for other addresses, the broker goes over to

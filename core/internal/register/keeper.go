@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hardpointmq/hardpoint/core/command"
-	"github.com/hardpointmq/hardpoint/core/transport"
 	"github.com/hardpointmq/hardpoint/internal/rpc"
 )
 
@@ -38,8 +37,10 @@ type keeper struct {
 	// Of run alone.
 	link  *rpc.Client
 	since time.Time // when link was made
+	tried time.Time // when the last attempt to connect began
 	pause time.Duration
 	took  time.Duration       // the last registration
+	wait  time.Duration       // for the answer to a registration; see call
 	due   time.Time           // of the next registration; until then the name server is only asked
 	known command.DataVersion // what was registered last
 }
@@ -92,7 +93,7 @@ func (k *keeper) round(ctx context.Context) time.Duration {
 		l, err := k.dial(ctx)
 		if err != nil {
 			k.report(ctx, unreachable, err)
-			return k.nextPause()
+			return max(k.nextPause()-k.r.p.Clock.Now().Sub(k.tried), 0)
 		}
 		k.use(l)
 	}
@@ -108,12 +109,16 @@ func (k *keeper) round(ctx context.Context) time.Duration {
 		case !forgotten:
 			return min(left, askPeriod)
 		}
-		k.r.p.Logger.Info("name server does not know this broker any more; registering again", "nameserver", k.addr)
 	}
 	covers, from := k.r.wanted.Load(), k.r.p.Clock.Now()
 	err := k.register(ctx)
+	for errors.Is(err, errLost) && ctx.Err() == nil {
+		// Perhaps it is only that slow: the next one has more time.
+		k.wait = min(4*k.wait, k.r.p.Timeout)
+		covers, from = k.r.wanted.Load(), k.r.p.Clock.Now()
+		err = k.register(ctx)
+	}
 	k.took = max(k.r.p.Clock.Now().Sub(from), 0)
-	var no *rpc.CodeError
 	switch {
 	case ctx.Err() != nil: // leave says goodbye over the connection
 		return 0
@@ -121,9 +126,9 @@ func (k *keeper) round(ctx context.Context) time.Duration {
 		k.report(ctx, registered, nil)
 		k.r.update(func() { k.covered = covers })
 		k.r.succeeded()
-		k.due = k.r.p.Clock.Now().Add(k.r.p.Period)
+		k.due, k.wait = k.r.p.Clock.Now().Add(k.r.p.Period), min(max(2*k.took, registerPatience), k.r.p.Timeout)
 		return askPeriod
-	case errors.As(err, &no):
+	case isAnswer(err):
 		k.report(ctx, refused, err)
 	default:
 		k.drop(err)
@@ -150,17 +155,23 @@ func (k *keeper) ask(ctx context.Context) (forgotten bool, err error) {
 	id := command.QueryDataVersionRequest{BrokerID: brokerID(k.r.p.Identity())}
 	ctx, cancel := context.WithTimeout(ctx, k.r.p.Timeout)
 	defer cancel()
-	r, err := k.call(ctx, command.ReqQueryDataVersion, id.Append, body)
-	var no *rpc.CodeError
-	if errors.As(err, &no) {
+	r, err := k.call(ctx, request{code: command.ReqQueryDataVersion, fill: id.Append, body: body, patience: askPatience, known: true})
+	switch {
+	case errors.Is(err, errLost):
+		return true, nil
+	case isAnswer(err):
 		return false, nil // it does not want to say; the next registration comes anyhow
-	}
-	if err != nil {
+	case err != nil:
 		return false, err
 	}
 	var resp command.QueryDataVersionResponse
-	err = resp.Decode(&r.Header)
-	return resp.Changed, err
+	if err := resp.Decode(&r.Header); err != nil {
+		return false, err
+	}
+	if resp.Changed {
+		k.r.p.Logger.Info("name server does not know this broker any more; registering again", "nameserver", k.addr)
+	}
+	return resp.Changed, nil
 }
 
 // nextPause grows with each failure; a connection that lasted starts it anew.
@@ -220,26 +231,6 @@ func (k *keeper) gauge() float64 {
 	return 0
 }
 
-// dial connects. What a name server asks by itself (it may tell of other
-// brokers) needs no answer.
-func (k *keeper) dial(ctx context.Context) (*rpc.Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, k.r.p.ConnectTimeout)
-	defer cancel()
-	return rpc.Dial(ctx, k.r.p.Dialer, k.addr, rpc.Options{
-		Requests: func(transport.Peer, *command.Header, *command.Frame) {},
-	})
-}
-
-// call sends a request and returns its answer; one other than success is a
-// *rpc.CodeError.
-func (k *keeper) call(ctx context.Context, code int32, fill func(*command.Writer), body []byte) (*rpc.Response, error) {
-	resp, err := k.link.Call(ctx, rpc.Request(code, fill, body))
-	if err == nil {
-		err = resp.Err()
-	}
-	return resp, err
-}
-
 // register sends one registration.
 func (k *keeper) register(ctx context.Context) error {
 	p := &k.r.p
@@ -253,7 +244,7 @@ func (k *keeper) register(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	r, err := k.call(ctx, command.ReqRegisterBroker, head.Append, body)
+	r, err := k.call(ctx, request{code: command.ReqRegisterBroker, fill: head.Append, body: body, patience: k.wait})
 	if err != nil || p.Answered == nil {
 		return err
 	}
@@ -283,7 +274,7 @@ func (k *keeper) leave() {
 	defer cancel()
 	if k.link != nil {
 		id := brokerID(k.r.p.Identity())
-		if _, err := k.call(ctx, command.ReqUnregisterBroker, id.Append, nil); err != nil {
+		if _, err := send(ctx, k.link, command.ReqUnregisterBroker, id.Append, nil); err != nil {
 			k.r.p.Logger.Warn("name server was not told that this broker leaves; it notices by the closed connection",
 				"nameserver", k.addr, "error", err)
 		}

@@ -33,11 +33,30 @@ type network struct {
 	up    map[string]transport.Handler
 	ends  map[string][]*end // of the servers
 	names map[string]string // address by name, both with port
+	lost  map[string]bool   // what is sent there vanishes
 	dials atomic.Int32
 }
 
 func newNetwork() *network {
-	return &network{up: map[string]transport.Handler{}, ends: map[string][]*end{}, names: map[string]string{}}
+	return &network{up: map[string]transport.Handler{}, ends: map[string][]*end{}, names: map[string]string{}, lost: map[string]bool{}}
+}
+
+// lose has everything between brokers and addr vanish from now on: for ever on the
+// connections that there are, on new ones until find.
+func (n *network) lose(addr string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lost[addr] = true
+	for _, e := range n.ends[addr] {
+		e.mute.Store(true)
+	}
+}
+
+// find ends what lose began.
+func (n *network) find(addr string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.lost, addr)
 }
 
 func (n *network) start(addr string, h transport.Handler) {
@@ -90,6 +109,13 @@ func (n *network) cutLocked(addr string) {
 func (n *network) Dial(ctx context.Context, addr string, _ transport.Limits, _ *tls.Config, h transport.Handler) (transport.Peer, error) {
 	n.dials.Add(1)
 	n.mu.Lock()
+	lost := n.lost[addr]
+	n.mu.Unlock()
+	if lost { // also if it is found meanwhile
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	n.mu.Lock()
 	defer n.mu.Unlock()
 	if at, ok := n.names[addr]; ok {
 		addr = at
@@ -113,6 +139,7 @@ func (n *network) Dial(ctx context.Context, addr string, _ transport.Limits, _ *
 
 type pipe struct {
 	closed atomic.Bool
+	mute   atomic.Bool // what is sent vanishes
 	ends   [2]*end
 }
 
@@ -133,6 +160,9 @@ func (e *end) Send(out ...command.Frame) error {
 	if e.closed.Load() {
 		return transport.ErrClosed
 	}
+	if e.mute.Load() {
+		return nil
+	}
 	var raw []byte
 	for i := range out {
 		raw = out[i].Append(raw)
@@ -152,6 +182,9 @@ func (e *end) Close() error {
 		return transport.ErrClosed
 	}
 	for _, x := range e.ends {
+		if x != e && e.mute.Load() {
+			continue
+		}
 		go func() {
 			x.mu.Lock()
 			defer x.mu.Unlock()

@@ -141,7 +141,9 @@ func New(p Params) (*Registrar, error) {
 	}
 	r := &Registrar{p: p, asked: asked, first: make(chan struct{}), moved: make(chan struct{})}
 	for _, a := range addrs {
-		r.keepers = append(r.keepers, &keeper{r: r, addr: a, kick: make(chan struct{}, 1), resolved: make(chan []netip.Addr)})
+		r.keepers = append(r.keepers, &keeper{
+			r: r, addr: a, kick: make(chan struct{}, 1), resolved: make(chan []netip.Addr), wait: firstPatience,
+		})
 	}
 	return r, nil
 }
