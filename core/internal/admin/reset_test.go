@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,7 +32,7 @@ func committed(e *enginetest.Engine, group string) int64 {
 }
 
 // Where a reset by time goes (BC-04): ten messages a second apart, then a batch of
-// five with one time.
+// five in one request, which have one time. The engine's matrix has it on every store.
 func TestResetByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := enginetest.Start(t, enginetest.Options{})
@@ -43,16 +44,33 @@ func TestResetByTime(t *testing.T) {
 			<-time.After(time.Second)
 		}
 		batch := time.Now().UnixMilli()
-		send(t, c, "T", 5, 0)
+		var members []byte
+		for i := range 5 {
+			members = message.AppendBatchItem(members, message.BatchItem{Body: fmt.Append(nil, "member ", i)})
+		}
+		require.Zero(t, c.Do(command.ReqSendBatchMessage, (&enginetest.Message{Topic: "T"}).Header(true), members).Code)
+		stored := c.Pull(enginetest.Pull("reader", "T", 0, 10)).Records()
+		require.Len(t, stored, 5)
+		for _, v := range stored {
+			require.Equal(t, batch, v.StoreTime)
+		}
 		require.Equal(t, command.RespSubscriptionGroupNotExist, reset(c, everyQueue(0, true)).Code)
 		require.NoError(t, e.K.Groups.Put(t.Context(), command.DefaultSubscriptionGroup("G")))
 		for at, want := range map[int64]int64{
-			0: 0, began - 1: 0, began + 5000: 5, began + 5001: 6, batch: 10, batch + 3_600_000: 15, -1: 15,
+			0: 0, began - 1: 0, began + 5000: 5, began + 5001: 6, batch - 1: 10, batch: 10, batch + 1: 15, batch + 3_600_000: 15, -1: 15,
 		} {
 			got := decode[command.ResetOffsetBody](t, reset(c, everyQueue(at, true)))
 			require.Equal(t, map[command.MessageQueue]int64{mq("T", 0): want}, got.OffsetTable, at)
 			require.Equal(t, want, committed(e, "G"))
 		}
+		// Who was reset to the time of a batch gets its first message, and all of it.
+		require.Zero(t, reset(c, everyQueue(batch, true)).Code)
+		r := c.Pull(enginetest.Pull("G", "T", 0, 15))
+		require.Equal(t, command.RespPullOffsetMoved, r.Code)
+		require.Equal(t, int64(10), r.Int("nextBeginOffset"))
+		got := c.Pull(enginetest.Pull("G", "T", 0, 10)).Records()
+		require.Len(t, got, 5)
+		require.Equal(t, "member 0", string(got[0].Body))
 		// Without force nobody is moved past what he has not seen.
 		for from, want := range map[int64]int64{2: 2, 9: 5} {
 			at := command.ResetOffsetRequest{Group: "G", Topic: "T", QueueID: 0, Offset: from, Force: true}

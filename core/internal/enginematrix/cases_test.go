@@ -33,6 +33,7 @@ var cases = []struct {
 	{"query_by_key", false, false, false, testQuery},
 	{"key_queries", false, false, false, testKeyQueries},
 	{"bounds_after_expiry", false, false, false, testBounds},
+	{"reset_by_time", false, false, false, testResetByTime},
 	{"progress_of_deleted", false, false, false, testDeleted},
 	{"locks", false, false, false, testLocks},
 	{"offset_commit", false, false, false, testOffsets},
