@@ -2,6 +2,7 @@ package crash
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -148,6 +149,81 @@ func (l *ledger) verify(addr string, all bool) error {
 	}
 	if first != "" {
 		return fmt.Errorf("of %d acknowledged messages %d are lost and %d are elsewhere; bounds %v; e.g. %s", len(l.acked), lost, moved, l.ends, first)
+	}
+	return nil
+}
+
+// gone wants of an empty log that nothing of what was acknowledged is found: not in its
+// queue, and not at its position.
+func (l *ledger) gone(addr string) error {
+	c, err := harness.Dial(addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for q := range int32(queues) {
+		if first, end, err := c.Range(topic, q); err != nil {
+			return err
+		} else if first != 0 || end != 0 {
+			return fmt.Errorf("%s/%d has offsets %d to %d of an empty log", topic, q, first, end)
+		}
+	}
+	return l.eachByID(c, func(id uint64, a *harness.Answer) error {
+		if a.Err() == nil {
+			return fmt.Errorf("id %d, acknowledged as %+v, is found in an empty log", id, l.acked[id])
+		}
+		return nil
+	})
+}
+
+// refused wants of a broker whose log is gone that it answers why to whoever sends, asks
+// for a message that was acknowledged, or for the bounds of a queue.
+func (l *ledger) refused(addr, why string) error {
+	c, err := harness.Dial(addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	refusal := func(what string, err error) error {
+		if err == nil {
+			return fmt.Errorf("%s is answered, and not that the store %s", what, why)
+		}
+		if !strings.Contains(err.Error(), why) {
+			return fmt.Errorf("%s is not told that the store %s: %w", what, why, err)
+		}
+		return nil
+	}
+	for q := range int32(queues) {
+		_, _, err := c.Range(topic, q)
+		if err := refusal(fmt.Sprintf("bounds of %s/%d", topic, q), err); err != nil {
+			return err
+		}
+		_, _, err = c.Pull(harness.Pull{Topic: topic, Queue: q, Max: 1}, func(*message.View) error { return nil })
+		if err := refusal(fmt.Sprintf("a pull of %s/%d", topic, q), err); err != nil {
+			return err
+		}
+		_, err = c.Send(&harness.Send{Topic: topic, Queue: q, Props: props(1), Body: body(1, 100)})
+		if err := refusal("a send", err); err != nil {
+			return err
+		}
+	}
+	return l.eachByID(c, func(id uint64, a *harness.Answer) error { return refusal(fmt.Sprintf("id %d", id), a.Err()) })
+}
+
+// eachByID asks for each acknowledged message by the id that it was acknowledged with.
+func (l *ledger) eachByID(c *harness.Conn, each func(id uint64, a *harness.Answer) error) error {
+	if len(l.acked) == 0 {
+		return errors.New("nothing was acknowledged")
+	}
+	for id, at := range l.acked {
+		h := command.ViewMessageRequest{Offset: int64(at.at)}
+		a, err := c.Call(command.ReqViewMessageByID, h.Append, nil)
+		if err == nil {
+			err = each(id, a)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

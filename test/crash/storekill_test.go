@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -40,9 +41,21 @@ func killRounds() int {
 // die as often as a test wants: it is started again soon, and never given a rest.
 func host(t *testing.T, name, flush string) *broker.Broker {
 	t.Helper()
+	b := hostIn(t, t.TempDir(), name, flush)
+	t.Cleanup(func() {
+		if err := b.Shutdown(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// hostIn is host in a directory that may have been one's before; the caller ends it.
+func hostIn(t *testing.T, dir, name, flush string) *broker.Broker {
+	t.Helper()
 	fs := pflag.NewFlagSet("broker", pflag.ContinueOnError)
 	config.RegisterFlags(fs)
-	args := []string{"--data", t.TempDir(), "--listen", "127.0.0.1:0", "--storage", name}
+	args := []string{"--data", dir, "--listen", "127.0.0.1:0", "--storage", name}
 	for _, s := range append(settings(flush), storeSettings(harness.Store{Name: name})...) {
 		args = append(args, "--set", s)
 	}
@@ -70,11 +83,6 @@ func host(t *testing.T, name, flush string) *broker.Broker {
 	if err := b.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-	})
 	c, err := harness.Dial(b.Address())
 	if err != nil {
 		t.Fatal(err)
@@ -145,6 +153,54 @@ func killStoreUnderLoad(t *testing.T, l *ledger, b *broker.Broker, rng *rand.Ran
 		t.Fatalf("round %d: %v", round, err)
 	}
 	return len(d.refused)
+}
+
+// TestKillMemoryStore kills the process of a store that promises nothing, under four
+// producers: the log is gone, and the broker, whose clients know that one, goes on with
+// no other. It answers no message, no bound of a queue, takes nothing and says why, until
+// it is restarted, and then begins with nothing.
+func TestKillMemoryStore(t *testing.T) {
+	for _, flush := range []string{"SYNC_FLUSH", "ASYNC_FLUSH"} {
+		t.Run(flush, func(t *testing.T) {
+			rng := seed(t)
+			dir := t.TempDir()
+			ctx := context.WithoutCancel(t.Context())
+			b := hostIn(t, dir, "memory", flush)
+			end := sync.OnceValue(func() error { return b.Shutdown(ctx) })
+			t.Cleanup(func() { _ = end() })
+			l := newLedger()
+			d := startLoad(t, l, b.Address(), rng)
+			harness.Until(t, 60*time.Second, "messages are acknowledged", func() bool { return l.ackedCount() >= 100+rng.IntN(300) })
+			if killed := killStores(t); killed != 1 {
+				t.Fatalf("%d processes of the store were killed", killed)
+			}
+			const why = "came back with another log"
+			harness.Until(t, 60*time.Second, "the broker is not ready because its log is gone", func() bool {
+				err := b.Ready()
+				return err != nil && strings.Contains(err.Error(), why) && strings.Contains(err.Error(), "until the broker is restarted")
+			})
+			if err := d.wait(); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.refused(b.Address(), why); err != nil {
+				t.Fatal(err)
+			}
+			if err := end(); err == nil || !strings.Contains(err.Error(), why) {
+				t.Fatalf("the end of a broker whose log is gone: %v", err)
+			}
+
+			b = hostIn(t, dir, "memory", flush)
+			defer func() {
+				if err := b.Shutdown(ctx); err != nil {
+					t.Error(err)
+				}
+			}()
+			if err := l.gone(b.Address()); err != nil {
+				t.Fatal(err)
+			}
+			serves(t, b.Address(), rng)
+		})
+	}
 }
 
 // TestStoreThatDoesNotStart: when no process of the store lives, the broker stays up,

@@ -395,57 +395,6 @@ func testRestart(t *testing.T, w *world) {
 	}
 }
 
-// With SYNC_FLUSH only what was synced survives, and that is all that was
-// acknowledged.
-func testPowerLoss(t *testing.T, w *world) {
-	w.topic("T", 1)
-	w.group("G")
-	var want []string
-	for round := range 3 {
-		for i := range 40 {
-			m := enginetest.Message{Topic: "T", Body: fmt.Sprint(round, "-", i, strings.Repeat(".", 50*i)), Properties: enginetest.Props("KEYS", fmt.Sprintf("k%d-%d", round, i))}
-			w.send(m)
-			want = append(want, m.Body)
-		}
-		w.logged(func() { w.commit("G", "T", 0, int64(len(want))) })
-		w.send(enginetest.Message{Topic: "T", Body: "behind it"}) // what it syncs includes the record of progress
-		want = append(want, "behind it")
-		before := catalog(w.e)
-		w.kill(memfs.KeepNone)
-		require.Equal(t, want, w.read("T", 0))
-		require.Equal(t, before, catalog(w.e))
-		require.Equal(t, int64(len(want)-1), w.progress("G", "T", 0))
-		require.Len(t, w.find("T", fmt.Sprintf("k%d-33", round), false), 1)
-	}
-}
-
-// With ASYNC_FLUSH what was flushed survives, and of what came after it a beginning:
-// at most an interval is lost.
-func testPowerLossAsync(t *testing.T, w *world) {
-	w.topic("T", 1)
-	var want []string
-	for round := range 3 {
-		for i := range 40 {
-			m := enginetest.Message{Topic: "T", Body: fmt.Sprint(round, "-", i, strings.Repeat(".", 50*i))}
-			w.send(m)
-			want = append(want, m.Body)
-		}
-		sent := w.e.Store.State().Tail
-		require.Eventually(t, func() bool { return w.e.Store.State().Durable >= sent }, enginetest.Patience, time.Millisecond, "nothing flushes")
-		flushed := len(want)
-		for i := range 10 {
-			m := enginetest.Message{Topic: "T", Body: fmt.Sprint(round, "+", i)}
-			w.send(m)
-			want = append(want, m.Body)
-		}
-		w.kill(memfs.KeepNone)
-		got := w.read("T", 0)
-		require.GreaterOrEqual(t, len(got), flushed)
-		require.Equal(t, want[:len(got)], got)
-		want = got
-	}
-}
-
 func testLatePublish(t *testing.T, w *world) {
 	w.topic("T", 1)
 	producer := w.e.Connect(t)

@@ -91,6 +91,7 @@ type world struct {
 	e      *enginetest.Engine
 	c      *enginetest.Client
 	dead   *atomic.Bool
+	synced *atomic.Int64 // see flushed
 	// store makes the store [that of the medium].
 	store func(storage.Params) storage.Store
 	// script drives the scripted replicator behind a border.
@@ -106,8 +107,8 @@ func (w *world) start(o enginetest.Options) {
 	o.Segment = segment
 	o.NewStore = w.newStore
 	o.Store = func(_ storage.Params, next storage.Store) storage.Store {
-		w.dead = &atomic.Bool{}
-		return &watched{Base: storagemw.Base{Store: next}, tb: w.t, dead: w.dead}
+		w.dead, w.synced = &atomic.Bool{}, &atomic.Int64{}
+		return &watched{Base: storagemw.Base{Store: next}, tb: w.t, dead: w.dead, synced: w.synced}
 	}
 	o.Config = func(c *kernel.Config) {
 		c.MaxMessageSize = segment / 2
@@ -158,6 +159,9 @@ func (w *world) newStore(p storage.Params) storage.Store {
 	require.NoError(w.t, err)
 	return s
 }
+
+// flushed is up to where the replicator has flushed the log.
+func (w *world) flushed() message.Position { return message.Position(w.synced.Load()) }
 
 // kill ends broker and store at this moment and starts them again.
 func (w *world) kill(keep memfs.Keep) {

@@ -96,7 +96,9 @@ type watched struct {
 	storagemw.Base
 	tb   testing.TB
 	dead *atomic.Bool
-	turn sync.Mutex
+	// synced is the end of the last Sync that succeeded.
+	synced *atomic.Int64
+	turn   sync.Mutex
 }
 
 // change begins a call that has to have the turn of the log; done ends it.
@@ -125,7 +127,11 @@ func (w *watched) Sync(ctx context.Context, end message.Position) error {
 	if w.dead.Load() {
 		return nil
 	}
-	return w.Store.Sync(ctx, end)
+	err := w.Store.Sync(ctx, end)
+	if err == nil {
+		w.synced.Store(int64(end))
+	}
+	return err
 }
 
 func (w *watched) Shutdown(ctx context.Context) error {

@@ -207,9 +207,13 @@ func (s *store) compare(st *storage.State) error {
 	s.st.Lock()
 	defer s.st.Unlock()
 	known, a := &s.st.state, &s.st.ack
+	help := fmt.Sprintf("bring back what the log was (directory %q of this store), then restart the broker; restarted as it is, it goes on with what was found", s.p.Dir)
+	if s.caps.Survives == storage.SurvivesNothing {
+		help = "a log of this plugin ends with its process: restart the broker, which goes on with what was found"
+	}
 	refuse := func(what string, expected, found any, loss string) error {
-		return fmt.Errorf("%w: storage plugin %q came back with another log: %s, expected %v, found %v%s; the broker neither writes to it nor reads from it: bring back what the log was (directory %q of this store), then restart the broker; restarted as it is, it goes on with what was found",
-			storage.ErrFailed, s.h.name, what, expected, found, loss, s.p.Dir)
+		return fmt.Errorf("%w: storage plugin %q came back with another log: %s, expected %v, found %v%s; the broker neither writes to it nor reads from it: %s",
+			storage.ErrFailed, s.h.name, what, expected, found, loss, help)
 	}
 	if st.LogID != known.LogID {
 		return refuse("its id", known.LogID, st.LogID, "")

@@ -320,7 +320,11 @@ func TestFenced(t *testing.T) {
 			l.Kill()
 			err := <-l.failed
 			require.ErrorIs(t, err, storage.ErrFailed)
-			for _, w := range append(c.want, `"scripted"`, "/where/it/is", "restart the broker") {
+			help := "/where/it/is"
+			if c.survives == storage.SurvivesNothing {
+				help = "ends with its process" // and is not to be brought back
+			}
+			for _, w := range append(c.want, `"scripted"`, help, "restart the broker") {
 				require.ErrorContains(t, err, w)
 			}
 			require.ErrorIs(t, l.again.Reopened(t.Context()), storage.ErrFailed)
