@@ -191,6 +191,7 @@ func TestDashboard(t *testing.T) {
 	require.NoError(t, message.Parse(body, &v))
 	dead := command.SendBackRequest{Group: []byte("G"), Offset: int64(v.Position), DelayLevel: -1, MaxReconsumeTimes: 16}
 	exchange(t, member.conn, 2000, command.ReqConsumerSendMsgBack, dead.Append, nil)
+	exchange(t, member.conn, 2002, command.ReqUpdateAndCreateSubscriptionGroup, nil, encoded(t, command.SubscriptionGroupConfig{GroupName: "H"}))
 	exchange(t, member.conn, 2001, command.ReqHeartBeat, nil, encoded(t, command.HeartbeatData{ClientID: "p", ProducerDataSet: []command.ProducerData{{GroupName: "P"}}}))
 
 	var families, names map[string]*metric

@@ -40,7 +40,7 @@ func metricsKeys() []Key {
 		{Name: "otlpCaFile", Group: g, Type: Path, Empty: true, Applies: Standalone, Desc: "Certificates, in PEM, of those who sign the collector's. Empty: those of the system."},
 		{Name: "metricsLabel", Group: g, Type: Text, Empty: true, Applies: Broker, Desc: "Labels added to RocketMQ's metrics, as in instance_id:xxx,uid:yyy."},
 		{Name: "metricsOtelCardinalityLimit", Group: g, Type: Int, Min: 1, Max: 10_000_000, Default: "50000", Applies: Broker, Desc: "Most series of one of RocketMQ's metrics. What is beyond is counted in hardpoint_metrics_left_out_series."},
-		toggle("enableRequestMetrics", "Shows rocketmq_messages_*, rocketmq_throughput_* and rocketmq_message_size."),
+		toggle("enableRequestMetrics", "Shows rocketmq_messages_*, rocketmq_throughput_*, rocketmq_message_size, rocketmq_topic_create_execution_time and rocketmq_consumer_group_create_execution_time."),
 		toggle("enableLagAndDlqMetrics", "Shows rocketmq_consumer_lag_* and its like, and dead letters. Lags are what costs at a scrape."),
 		toggle("enableConnectionMetrics", "Shows rocketmq_producer_connections and rocketmq_consumer_connections."),
 		toggle("enableRemotingMetrics", "Shows rocketmq_rpc_latency."),

@@ -10,14 +10,15 @@ import (
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/internal/stats"
 	"github.com/hardpointmq/hardpoint/core/message"
 )
 
 // groups registers what is about consumer groups.
 func (a *Admin) groups() {
 	k := a.k
-	k.Handle(command.ReqUpdateAndCreateSubscriptionGroup, a.updateGroup)
-	k.Handle(command.ReqUpdateAndCreateSubscriptionGroupList, a.updateGroups)
+	k.Handle(command.ReqUpdateAndCreateSubscriptionGroup, a.timed(stats.Creation{Group: true}, a.updateGroup))
+	k.Handle(command.ReqUpdateAndCreateSubscriptionGroupList, a.timed(stats.Creation{Group: true}, a.updateGroups))
 	k.Handle(command.ReqGetAllSubscriptionGroupConfig, a.allGroups)
 	k.Handle(command.ReqGetSubscriptionGroupConfig, a.groupConfig)
 	k.Handle(command.ReqDeleteSubscriptionGroup, a.deleteGroup)

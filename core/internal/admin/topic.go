@@ -8,14 +8,15 @@ import (
 	"github.com/hardpointmq/hardpoint/core/api"
 	"github.com/hardpointmq/hardpoint/core/command"
 	"github.com/hardpointmq/hardpoint/core/internal/kernel"
+	"github.com/hardpointmq/hardpoint/core/internal/stats"
 	"github.com/hardpointmq/hardpoint/core/message"
 )
 
 // topics registers what is about topics.
 func (a *Admin) topics() {
 	k := a.k
-	k.Handle(command.ReqUpdateAndCreateTopic, a.createTopic)
-	k.Handle(command.ReqUpdateAndCreateTopicList, a.createTopics)
+	k.Handle(command.ReqUpdateAndCreateTopic, a.timed(stats.Creation{}, a.createTopic))
+	k.Handle(command.ReqUpdateAndCreateTopicList, a.timed(stats.Creation{}, a.createTopics))
 	k.Handle(command.ReqGetAllTopicConfig, a.allTopics)
 	k.Handle(command.ReqGetTopicConfig, a.topicConfig)
 	k.Handle(command.ReqDeleteTopicInBroker, a.deleteTopic)
@@ -25,6 +26,20 @@ func (a *Admin) topics() {
 	k.Handle(command.ReqCleanUnusedTopic, a.cleanUnused)
 	k.Hooks.OnTopicRemoved(a.dropQueues)
 	k.Hooks.OnStart(a.finishDeletes)
+}
+
+// timed is a handler whose requests are counted as c. A list counts once.
+func (a *Admin) timed(c stats.Creation, handle func(*kernel.Request)) func(*kernel.Request) {
+	return func(r *kernel.Request) {
+		c, began := c, a.k.Uptime()
+		if r.Header.Code == command.ReqUpdateAndCreateTopic {
+			var h command.CreateTopicRequest
+			c.System = h.Decode(r.Header) == nil && message.IsSystem(h.Topic)
+		}
+		handle(r)
+		c.Failed = r.Code() != command.RespSuccess
+		a.stats.Created(c, a.k.Uptime()-began)
+	}
 }
 
 func (a *Admin) createTopic(r *kernel.Request) {

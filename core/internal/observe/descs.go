@@ -12,6 +12,7 @@ type descs struct {
 	permission, topics, groups                        *prometheus.Desc
 	messagesIn, throughputIn, messageSize             *prometheus.Desc
 	messagesOut, throughputOut, dead                  *prometheus.Desc
+	topicCreation, groupCreation                      *prometheus.Desc
 	consumers, producers                              *prometheus.Desc
 	latency                                           *prometheus.Desc
 	storageSize, flushBehind, dispatchBehind, reserve *prometheus.Desc
@@ -42,6 +43,9 @@ func newDescs(c *kernel.Config, extra []plugin.Label) descs {
 		messagesOut:   of("messages_out_total", "Messages that groups got, those of retry topics not counted.", out...),
 		throughputOut: of("throughput_out_total", "Bytes of these messages as they are stored.", out...),
 		dead:          of("send_to_dlq_messages_total", "Messages that went to the dead letters of their group.", out...),
+
+		topicCreation: of("topic_create_execution_time_milliseconds", "Time that requests took which made or changed topics; a list of them counts once.", "invocation_status", "is_system"),
+		groupCreation: of("consumer_group_create_execution_time_milliseconds", "Time that requests took which made or changed consumer groups; a list of them counts once.", "invocation_status"),
 
 		consumers: of("consumer_connections", "Members of consumer groups.", "consume_mode", "consumer_group", "is_system", "language", "protocol_type", "version"),
 		producers: of("producer_connections", "Members of producer groups.", "language", "protocol_type", "version"),

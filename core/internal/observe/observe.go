@@ -117,6 +117,9 @@ func (o *Observe) Collect(out chan<- prometheus.Metric) {
 	if !h.Requests || !h.Lag {
 		o.flow(s)
 	}
+	if !h.Requests {
+		o.creations(s)
+	}
 	if !h.Connections {
 		o.connections(s)
 	}
@@ -192,6 +195,24 @@ func (o *Observe) flow(s *scrape) {
 			s.counter(o.d.throughputOut, float64(x.Bytes), labels...)
 		}
 	}
+}
+
+func (o *Observe) creations(s *scrape) {
+	o.p.Stats.Creations(func(c stats.Creation, x stats.Spent) bool {
+		buckets := make(map[float64]uint64, len(x.UpTo))
+		for i, n := range x.UpTo {
+			buckets[float64(stats.CreationBounds[i].Milliseconds())] = n
+		}
+		d, labels := o.d.groupCreation, []string{"success"}
+		if c.Failed {
+			labels[0] = "failure"
+		}
+		if !c.Group {
+			d, labels = o.d.topicCreation, append(labels, strconv.FormatBool(c.System))
+		}
+		s.out <- prometheus.MustNewConstHistogram(d, x.N, float64(x.Sum)/float64(time.Millisecond), buckets, labels...)
+		return true
+	})
 }
 
 // isDerived tells the topics that a group has for itself.

@@ -76,6 +76,8 @@ type Stats struct {
 	// incoming is what clients sent; topics counts what was published.
 	incoming map[incomingKey]*Incoming
 
+	creations creations
+
 	at     moments
 	put    counter // messages
 	size   counter // bytes

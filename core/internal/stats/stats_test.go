@@ -2,6 +2,7 @@ package stats_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -38,4 +39,19 @@ func TestNoAllocations(t *testing.T) {
 	require.Equal(t, r.Messages*100, r.Bytes)
 	require.Equal(t, int64(7), s.Pulled("G", got))
 	require.Zero(t, s.Pulled("H", got))
+}
+
+func TestCreations(t *testing.T) {
+	var s stats.Stats
+	made, refused := stats.Creation{Group: true}, stats.Creation{Group: true, Failed: true}
+	for _, d := range []time.Duration{-time.Second, 10 * time.Millisecond, 11 * time.Millisecond, time.Second, 5001 * time.Millisecond} {
+		s.Created(made, d)
+	}
+	s.Created(refused, 4*time.Second)
+	got := map[stats.Creation]stats.Spent{}
+	s.Creations(func(c stats.Creation, x stats.Spent) bool { got[c] = x; return true })
+	require.Equal(t, map[stats.Creation]stats.Spent{
+		made:    {UpTo: [...]uint64{2, 3, 4, 4, 4}, N: 5, Sum: 6022 * time.Millisecond},
+		refused: {UpTo: [...]uint64{0, 0, 0, 0, 1}, N: 1, Sum: 4 * time.Second},
+	}, got)
 }
