@@ -200,7 +200,7 @@ func ignoredBrokerKeys() []Key {
 		),
 		without(g, Broker, txLater,
 			row{"enableTransactionMetrics", Bool, "true", "Metrics of transactions."},
-			row{"transactionMetricFlushInterval", Duration, "10000", "How often transaction metrics are written."},
+			row{"transactionMetricFlushInterval", Duration, "3000", "How often transaction metrics are written."},
 		),
 		without(g, Broker, replicasLater,
 			row{"syncBrokerMemberGroupPeriod", Duration, "1000", "How often the members of the replica group are asked for."},

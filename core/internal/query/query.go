@@ -299,6 +299,7 @@ func (q *Query) find(s *scratch, idx storage.KeyIndex, kq storage.KeyQuery, uniq
 			s.frags = append(s.frags, rec)
 		}
 	}
+	slices.Reverse(s.frags) // the newest ones, oldest first as the reference answers
 	return nil
 }
 
