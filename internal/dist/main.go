@@ -1,7 +1,8 @@
 // Command dist makes what is released: for each target an archive with the binary and
 // what belongs beside it and a bill of materials, for Linux a deb and an rpm as well, and
-// SHA256SUMS of all. The same sources with the same Go give the same bytes: every time
-// stamp is SOURCE_DATE_EPOCH.
+// SHA256SUMS of all. What was made is read again: each program is one of its system and
+// machine and, on Linux, needs no other file. The same sources with the same Go give the
+// same bytes: every time stamp is SOURCE_DATE_EPOCH.
 //
 //	go run ./internal/dist -version 1.2.3 -nfpm bin/tools/nfpm linux/amd64 windows/arm64
 package main
@@ -105,6 +106,9 @@ func (r *release) make(targets []string) error {
 		}
 		if err := r.target(t, binary); err != nil {
 			return fmt.Errorf("%s: %w", t, err)
+		}
+		if err := r.check(t); err != nil {
+			return fmt.Errorf("%s: what was made is not what it should be: %w", t, err)
 		}
 	}
 	return r.sums()
