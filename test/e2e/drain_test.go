@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -20,16 +21,21 @@ import (
 )
 
 // load sends at a steady rate, by turns synchronously and not, without a second
-// attempt: each failure is one of the broker's.
+// attempt: each failure is one of the broker's. A message has the time at which it is due:
+// what a slow moment held up is sent late, and none is left out.
 type load struct {
 	t         *testing.T
 	ns, topic string
+	rate      int // per second
 
-	stop chan struct{}
-	wg   sync.WaitGroup // of pace and workers
+	next  atomic.Int64
+	began time.Time
+	stop  chan struct{}
+	wg    sync.WaitGroup // of workers
 
-	mu  sync.RWMutex
-	now *age
+	mu    sync.RWMutex
+	now   *age
+	ended time.Time
 
 	amu   sync.Mutex
 	acked []string
@@ -45,38 +51,35 @@ type age struct {
 // startLoad begins with rate messages per second.
 func startLoad(t *testing.T, ns, topic string, rate int) *load {
 	t.Helper()
-	l := &load{t: t, ns: ns, topic: topic, stop: make(chan struct{})}
+	l := &load{t: t, ns: ns, topic: topic, rate: rate, stop: make(chan struct{})}
 	l.now = l.age()
-	const pieces = 50 // per second
-	keys := make(chan string, rate)
-	l.wg.Go(func() {
-		defer close(keys)
-		tick := time.NewTicker(time.Second / pieces)
-		defer tick.Stop()
-		for n := 0; ; {
-			select {
-			case <-l.stop:
-				return
-			case <-tick.C:
-			}
-			for range rate / pieces {
-				select {
-				case keys <- fmt.Sprintf("drain-%d", n):
-					n++
-				default: // the machine cannot, this second
-				}
-			}
-		}
-	})
-	for i := range 16 {
+	l.began = time.Now()
+	for range 32 {
 		l.wg.Go(func() {
-			for k := range keys {
-				l.send(k, i%2 == 0)
+			for i := l.next.Add(1) - 1; l.await(l.due(i)); i = l.next.Add(1) - 1 {
+				l.send(fmt.Sprintf("drain-%d", i), i%2 == 0)
 			}
 		})
 	}
 	t.Cleanup(func() { l.end() })
 	return l
+}
+
+func (l *load) due(i int64) time.Time {
+	return l.began.Add(time.Duration(i) * time.Second / time.Duration(l.rate))
+}
+
+// await waits for a time, or tells that the load ended before it.
+func (l *load) await(due time.Time) bool {
+	timer := time.NewTimer(time.Until(due))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.stop:
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.ended.IsZero() || !due.After(l.ended)
 }
 
 // age makes a producer; its route is of now.
@@ -140,11 +143,15 @@ func (l *load) more(n int) {
 	harness.Until(l.t, 60*time.Second, "more messages acknowledged", func() bool { return count() >= want })
 }
 
-// end stops and returns what was acknowledged, and the failures. Twice is legal.
+// end stops, when what is due until now is sent, and returns what was acknowledged, and
+// the failures. Twice is legal.
 func (l *load) end() (acked, fails []string) {
 	select {
 	case <-l.stop:
 	default:
+		l.mu.Lock()
+		l.ended = time.Now()
+		l.mu.Unlock()
 		close(l.stop)
 		l.wg.Wait()
 		l.now.use.Wait()
@@ -201,7 +208,6 @@ func TestDrain(t *testing.T) {
 			return consumer.ConsumeSuccess
 		})
 	}
-	began := time.Now()
 	l := startLoad(t, ns.Addr, topic, rate)
 	for i := range rounds {
 		l.more(each)
@@ -225,9 +231,15 @@ func TestDrain(t *testing.T) {
 		}
 	}
 	l.more(each)
-	took := time.Since(began)
 	acked, fails := l.end()
+	took := time.Since(l.began)
 	require.Empty(t, fails, "%d of %d sends failed", len(fails), len(fails)+len(acked))
+	sent, due := len(acked), int(l.ended.Sub(l.began)*time.Duration(rate)/time.Second)+1 // the first one at once
+	require.Equal(t, due, sent, "all that was due was sent")
+	perSecond := float64(sent) / took.Seconds()
+	if harness.Long() {
+		require.GreaterOrEqual(t, perSecond, 0.99*float64(rate), "sent late: the brokers, or this machine, were too slow")
+	}
 	got := newCollector()
 	for _, b := range brokers {
 		for k, n := range stored(t, b, topic, queues, nil).count {
@@ -245,5 +257,5 @@ func TestDrain(t *testing.T) {
 		seen.await(t, 90*time.Second, acked) // the client finds a broker that was away with its next heartbeat
 	}
 	fmt.Fprintf(os.Stderr, "%d restarts in %v: %d messages acknowledged (%.0f/s) and stored once, %d sends failed\n",
-		rounds, took.Round(time.Second), len(acked), float64(len(acked))/took.Seconds(), len(fails))
+		rounds, took.Round(time.Second), sent, perSecond, len(fails))
 }
