@@ -129,11 +129,16 @@ func (k *keyIndex) extend() error {
 	return nil
 }
 
-// firstOpen is the index of the first file that is not full. filesMu is held.
+// firstOpen is the index of the file that takes the next key: the last one with keys, or
+// behind it when that is full. One before it may not be full either: an Apache broker puts keys into
+// the last file that there is, also where the one before still waited for keys that a killed broker
+// did not write. filesMu is held.
 func (k *keyIndex) firstOpen() int {
 	i := len(k.files)
 	for i > 0 && !k.files[i-1].Full() {
-		i--
+		if i--; k.files[i].H.Count > 1 {
+			break
+		}
 	}
 	return i
 }

@@ -113,8 +113,48 @@ func TestKeysThatAnotherBrokerLost(t *testing.T) {
 					_ = r.s.Shutdown(background(t))
 					r.start()
 					r.verify()
+					r.stop()
+					report, err := Examine(t.Context(), examination(r.fs, r.dir))
+					require.NoError(t, err)
+					require.Zero(t, report.Damaged(), findings(report))
 				})
 			}
 		}
+	}
+}
+
+// Apache's broker put keys into the last file, which a killed broker had made before
+// the one in front of it was full: that one stays as it is.
+func TestKeysBehindAFileThatIsNotFull(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		t.Run(fmt.Sprintf("clean=%v", clean), func(t *testing.T) {
+			d := newDisk(3)
+			r := newRig(t, d, storage.Immediate, func(c *Config) { c.MaxIndexNum = 62 })
+			r.also = true
+			fill := func(n int) {
+				for range n {
+					require.NoError(t, r.send(queueN(n%3), 200))
+				}
+			}
+			fill(20)
+			require.NoError(t, r.s.flushDerived(true))
+			fill(15)
+			require.Len(t, r.s.keys.files, 2, "the second made for keys that are in memory")
+			r.kill(d)
+			r.apacheRecovers(19)
+			if clean {
+				require.NoError(t, r.fs.Remove(r.s.path.abort))
+			}
+			r.start()
+			r.verify()
+			fill(40)
+			r.verify()
+			r.stop()
+			report, err := Examine(t.Context(), examination(r.fs, r.dir))
+			require.NoError(t, err)
+			require.Zero(t, report.Damaged(), findings(report))
+			r.start()
+			r.verify()
+		})
 	}
 }
