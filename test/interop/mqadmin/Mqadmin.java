@@ -23,7 +23,10 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.MQVersion;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
@@ -33,9 +36,13 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  *
  *   Mqadmin run SCRIPT smoke|full FOLDER apache|hardpoint NAMESRV BROKER
  *   Mqadmin compare SCRIPT smoke|full FOLDER
+ *   Mqadmin ids NAMESRV TOPIC
  *
  * FOLDER gets what each command printed: NNN-COMMAND-SIDE.txt, and in SIDE/NNN with times, ids, addresses and
- * rates masked, which is what is compared. The two sides may run at the same time. See the head of the script.
+ * rates masked, which is what is compared. The two sides may run at the same time. See the head of the script, and
+ * that of the file differences beside it.
+ *
+ * ids sends a message and has mqadmin find it by the two ids that the client got.
  */
 public final class Mqadmin {
     /** One of the two brokers with its name server. */
@@ -83,11 +90,6 @@ public final class Mqadmin {
         {"(?m) $", ""},
         {"(?m)^\\s+at .*\\n", ""},
         {"(?m)^.*(WARN|SLF4J).*\\n", ""},
-        // In flight: Apache's broker counts what was pulled before progress was reset.
-        {"(?m)^(\\S+ broker-a \\d+ \\d+ \\d+ \\d+) \\d+ (TIME|N/A)$", "$1 N $2"},
-        {"(Inflight Total:) \\d+", "$1 N"},
-        {"(?m)^%RETRY%\\S+ broker-a( 0| N)+ N/A\\n", ""}, // there after the first poll of it ended
-        {"(?m)^.*\\brmq_sys_.*\\n", ""}, // topics of services that do without here
         {"\\b[0-9A-F]{32,56}\\b", "ID"},
         {"\\S+@(apache|hardpoint)\\b", "CLIENT"},
         {"\\b\\d+@\\d+#\\d+\\b|\\S+@\\d+#\\d+", "CLIENT"},
@@ -95,14 +97,10 @@ public final class Mqadmin {
         {"\\b\\d{17}\\b|\\b1[78]\\d{11}\\b", "TIME"},
         {"(CommitLog Offset:\\s+|commitLogOffset=|physicOffset=)\\d+", "$1POSITION"},
         {"/?127\\.0\\.0\\.1:\\d+", "ADDRESS"},
-        {"V\\d+_\\d+_\\d+(_SNAPSHOT)?", "VERSION"},
         {"\\d+\\.\\d+(E-?\\d+)?", "RATE"},
         {"\\b\\d+ ?ms\\b", "N ms"},
-        {"(?m)^(\\S+ \\S+ \\d+ RATE RATE \\d+) \\d+$", "$1 N"}, // statsAll: what came again after a reset, as far as it did
-        {"(write perm of broker.* OK), \\d+", "$1, N"}, // the number of topics, with those of services
         {"(?m)\\b(true|false) \\d+$", "$1 N"}, // how long a send took
         {"(#MasterCommitLogMaxOffset) \\d+", "$1 POSITION"},
-        {"(DiskRatio_)/.*(/commitlog)", "$1...$2"},
     };
 
     private static final class Exit extends SecurityException {
@@ -120,10 +118,14 @@ public final class Mqadmin {
     public static void main(String[] args) {
         int code = 2;
         try {
+            if (args[0].equals("ids")) {
+                ids(args[1], args[2]);
+                finish(0);
+            }
             List<String[]> lines = script(Paths.get(args[1]), args[2].equals("smoke"));
             Path folder = Paths.get(args[3]);
             if (args[0].equals("compare")) {
-                code = compare(lines, folder);
+                code = compare(lines, folder, Paths.get(args[1]).resolveSibling("differences"));
             } else {
                 runAll(lines, folder, new Side(args[4], args[5], args[6]));
                 code = 0;
@@ -132,9 +134,44 @@ public final class Mqadmin {
             System.setOut(OUT);
             e.printStackTrace(OUT);
         }
+        finish(code);
+    }
+
+    private static void finish(int code) {
+        System.setOut(OUT);
         OUT.flush();
         ended = true;
         Runtime.getRuntime().halt(code); // clients left threads
+    }
+
+    /** Messages that a client sent are found by the ids that it got, which tell the address that the broker advertises. */
+    private static void ids(String namesrv, String topic) throws Exception {
+        forbidExit();
+        DefaultMQProducer p = new DefaultMQProducer("P");
+        p.setNamesrvAddr(namesrv);
+        p.start();
+        String[] last = {""};
+        SendResult[] sent = {null};
+        await("no message could be sent to " + namesrv, last, () -> {
+            try {
+                sent[0] = p.send(new Message(topic, "", "the-key", "text".getBytes(StandardCharsets.UTF_8)));
+                return true;
+            } catch (Exception e) {
+                last[0] = e.toString();
+                return false;
+            }
+        });
+        p.shutdown();
+        Side side = new Side("hardpoint", namesrv, "");
+        String byId = "queryMsgById -t " + topic + " -i " + sent[0].getOffsetMsgId();
+        String byKey = "queryMsgByUniqueKey -t " + topic + " -i " + sent[0].getMsgId();
+        for (String command : new String[] {byId, byKey}) {
+            await("mqadmin " + command + " does not find the message", last, () -> {
+                last[0] = run(side, command);
+                return last[0].contains("the-key") && last[0].contains(sent[0].getMsgId()) && last[0].contains("exit 0");
+            });
+        }
+        OUT.println(sent[0].getOffsetMsgId());
     }
 
     /** The lines of a script that are for this run: how, and what. */
@@ -146,6 +183,12 @@ public final class Mqadmin {
                 continue;
             }
             String[] word = line.split("\\s+", 3);
+            if (word[1].matches("(apache|hardpoint)\\d")) { // only with tools of that version
+                if (!tools().startsWith("V" + word[1].substring(word[1].length() - 1))) {
+                    continue;
+                }
+                word[1] = word[1].substring(0, word[1].length() - 1);
+            }
             if (word[0].equals("smoke") || !smoke) {
                 lines.add(new String[] {word[1], word.length > 2 ? word[2] : ""});
             }
@@ -153,8 +196,16 @@ public final class Mqadmin {
         return lines;
     }
 
+    private static String tools() {
+        return MQVersion.getVersionDesc(MQVersion.CURRENT_VERSION);
+    }
+
     private static boolean isCommand(String[] line) {
-        return !Arrays.asList("save", "until", "consumer", "producer", "stop").contains(line[0]);
+        return !isDifference(line) && !Arrays.asList("save", "until", "consumer", "producer", "stop").contains(line[0]);
+    }
+
+    private static boolean isDifference(String[] line) {
+        return line[0].equals("apache") || line[0].equals("hardpoint");
     }
 
     private static void runAll(List<String[]> lines, Path folder, Side side) throws Exception {
@@ -165,7 +216,9 @@ public final class Mqadmin {
         int number = 0;
         for (String[] line : lines) {
             if (!isCommand(line)) {
-                act(side, line[0], line[1]);
+                if (!isDifference(line)) {
+                    act(side, line[0], line[1]);
+                }
                 continue;
             }
             long from = System.nanoTime();
@@ -179,34 +232,71 @@ public final class Mqadmin {
         Files.write(folder.resolve("took-" + side.name + ".txt"), took);
     }
 
-    private static int compare(List<String[]> lines, Path folder) throws Exception {
+    private static int compare(List<String[]> lines, Path folder, Path differences) throws Exception {
         int number = 0, absent = 0;
         List<String> wrong = new ArrayList<>();
-        for (String[] line : lines) {
+        for (int at = 0; at < lines.size(); at++) {
+            String[] line = lines.get(at);
             if (!isCommand(line)) {
                 continue;
             }
             String name = String.format("%03d", number++);
             String[] got = new String[2];
             for (int i = 0; i < 2; i++) {
-                Path file = folder.resolve(i == 0 ? "apache" : "hardpoint").resolve(name);
-                got[i] = shape(line[0], new String(Files.readAllBytes(file), StandardCharsets.UTF_8));
+                String side = i == 0 ? "apache" : "hardpoint";
+                Path file = folder.resolve(side).resolve(name);
+                if (line[0].startsWith("config:")) { // with what is masked elsewhere
+                    file = folder.resolve(name + "-" + line[1].split(" ")[0] + "-" + side + ".txt");
+                }
+                got[i] = new String(Files.readAllBytes(file), StandardCharsets.UTF_8);
             }
-            boolean equal = got[0].equals(got[1]);
-            boolean known = line[0].startsWith("known-");
-            if (got[0].contains("The sub command") && !line[1].startsWith("nosuch")) {
+            if (got[0].contains("The sub command") && !line[1].startsWith("nosuch")) { // of a later version
                 absent++;
+                continue;
             }
-            if (line[0].startsWith("open-")) {
-                OUT.printf("open %s %s: %s%n", name, line[1], equal ? "equal" : "differs");
-            } else if (equal == known && !got[0].contains("The sub command")) { // of a later version
+            String why;
+            if (line[0].startsWith("config:")) {
+                why = Settings.compare(line[0].substring("config:".length()), differences, got);
+            } else {
+                got[0] = shape(line[0], line[0].startsWith("more:") ? less(got[0], Long.parseLong(line[0].substring(5))) : got[0]);
+                got[1] = shape(line[0], got[1]);
+                why = apart(got, lines.subList(at + 1, lines.size()));
+                if (why.isEmpty() && !got[0].equals(got[1])) {
+                    why = differences(got);
+                }
+            }
+            if (!why.isEmpty()) {
                 wrong.add(line[1]);
-                OUT.printf("--- %s %s: %s%n%s", name, line[1], known ? "equal now, so it is no known difference" : "differs", known ? "" : differences(got));
+                OUT.printf("--- %s %s: not as expected%n%s", name, line[1], why);
             }
         }
         wrong.forEach(w -> OUT.println("  " + w));
         OUT.printf("%d commands compared, %d are not of this version, %d are not as expected%n", number, absent, wrong.size());
         return wrong.isEmpty() ? 0 : 1;
+    }
+
+    /** Takes the lines out that one of the two is known to print, and says what of them is not there. */
+    private static String apart(String[] got, List<String[]> after) {
+        StringBuilder missing = new StringBuilder();
+        for (int i = 0; i < 2; i++) {
+            String side = i == 0 ? "apache" : "hardpoint";
+            List<String> left = null;
+            for (String[] line : after) {
+                if (!isDifference(line)) {
+                    break;
+                }
+                if (left == null) {
+                    left = Arrays.stream(got[i].split("\n")).map(String::trim).filter(l -> !l.isEmpty()).collect(Collectors.toList());
+                }
+                if (line[0].equals(side) && !left.remove(line[1])) {
+                    missing.append("  ").append(side).append(" does not print: ").append(line[1]).append('\n');
+                }
+            }
+            if (left != null) {
+                got[i] = String.join("\n", left);
+            }
+        }
+        return missing.length() == 0 ? "" : missing + differences(got);
     }
 
     /** A line that is no command. */
@@ -256,10 +346,11 @@ public final class Mqadmin {
             s.consumed.addAndGet(list.size());
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
+        long before = s.consumed.get();
         c.start();
         s.stops.add(c::shutdown);
         long wanted = Long.parseLong(word[1]);
-        await(s.name + " did not give the consumer its messages", new String[] {""}, () -> s.consumed.get() >= wanted);
+        await(s.name + " did not give the consumer its messages", new String[] {""}, () -> s.consumed.get() - before >= wanted);
         c.getDefaultMQPushConsumerImpl().persistConsumerOffset();
     }
 
@@ -326,25 +417,31 @@ public final class Mqadmin {
         return words.toArray(new String[0]);
     }
 
+    /** The numbers at the ends of lines that end well, reduced. */
+    private static String less(String text, long n) {
+        return Pattern.compile("(?m)(?<= OK, )\\d+$").matcher(text).replaceAll(m -> String.valueOf(Long.parseLong(m.group()) - n));
+    }
+
     /** What of an answer is compared. */
     private static String shape(String how, String text) {
         Stream<String> lines = Arrays.stream(text.split("\n")).map(String::trim);
-        String[] word = how.replaceAll("^(known|open)-", "").split(":", 2);
+        String[] word = how.split(":", 3);
         switch (word[0]) {
             case "same":
+            case "more":
                 return text;
             case "sorted":
                 return lines.sorted().collect(Collectors.joining("\n"));
             case "without":
                 Pattern left = Pattern.compile(word[1].replace("_", " "));
                 return lines.filter(l -> !left.matcher(l).find()).sorted().collect(Collectors.joining("\n"));
+            case "cut":
+                Pattern gone = Pattern.compile(word[2].replace("_", " "));
+                return lines.filter(l -> !gone.matcher(l).find()).map(l -> Arrays.stream(l.split(" ")).limit(Long.parseLong(word[1])).collect(Collectors.joining(" "))).sorted().collect(Collectors.joining("\n"));
             case "of":
-            case "have":
                 List<String> wanted = Arrays.asList(word[1].split(","));
                 return lines.map(l -> l.split("\t| ?[=:] ?", 2)).filter(l -> l.length == 1 ? l[0].startsWith("exit ") : wanted.contains(l[0]))
-                    .map(l -> l.length == 1 ? l[0] : word[0].equals("of") ? l[0] + " = " + l[1] : l[0]).sorted().collect(Collectors.joining("\n"));
-            case "code":
-                return lines.flatMap(l -> Stream.of(l.replaceAll(".*(CODE: \\d+).*", "$1"))).filter(l -> l.matches("CODE: \\d+|exit .*|thrown .*|no end .*")).collect(Collectors.joining("\n"));
+                    .map(l -> l.length == 1 ? l[0] : l[0] + " = " + l[1]).sorted().collect(Collectors.joining("\n"));
             default:
                 throw new IllegalArgumentException("what is compared: " + how);
         }
