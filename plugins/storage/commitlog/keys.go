@@ -399,6 +399,11 @@ func (k *keyIndex) load(r *recovery) (message.Position, error) {
 			return 0, err
 		}
 	}
+	if apart, err := k.dropOverlap(); err != nil {
+		return 0, err
+	} else if !apart {
+		known, whole = -1, false
+	}
 	if err := k.cut(r.limit); err != nil {
 		return 0, err
 	}
@@ -564,6 +569,30 @@ func (k *keyIndex) setAside(names []string, size int64) error {
 	return errors.Join(k.s.fs.SyncDir(aside), k.s.fs.SyncDir(k.dir))
 }
 
+// dropOverlap removes the files from the first one on that begins before the one in front of it ends, and then
+// says false: an Apache broker that recovered made keys again that were there already.
+func (k *keyIndex) dropOverlap() (apart bool, err error) {
+	end := message.Position(0)
+	for i, f := range k.files {
+		if f.H.Count <= 1 {
+			continue
+		}
+		if f.H.BeginAt >= end {
+			end = f.H.EndAt
+			continue
+		}
+		k.s.p.Logger.Warn("a file of the key index has keys that the one in front of it has, too; it and those after it are made again from the log", "file", f.Path)
+		for _, f := range k.files[i:] {
+			if err := k.remove(f); err != nil {
+				return false, err
+			}
+		}
+		k.files = k.files[:i]
+		return false, nil
+	}
+	return true, nil
+}
+
 // repair keeps of the files what is known to be durable.
 func (k *keyIndex) repair(r *recovery, known message.Position) error {
 	for i := len(k.files) - 1; i >= 0; i-- {
@@ -581,7 +610,7 @@ func (k *keyIndex) repair(r *recovery, known message.Position) error {
 			}
 		}
 		if !keep {
-			k.files = k.files[:i]
+			k.files = slices.Delete(k.files, i, i+1) // one behind an empty one may have keys: firstOpen
 			if err := k.remove(f); err != nil {
 				return err
 			}

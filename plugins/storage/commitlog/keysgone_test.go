@@ -124,37 +124,50 @@ func TestKeysThatAnotherBrokerLost(t *testing.T) {
 }
 
 // Apache's broker put keys into the last file, which a killed broker had made before
-// the one in front of it was full: that one stays as it is.
+// the one in front of it was full: that one stays as it is. When its header is older
+// than the last keys in front of it, Apache's broker makes those again.
 func TestKeysBehindAFileThatIsNotFull(t *testing.T) {
-	for _, clean := range []bool{true, false} {
-		t.Run(fmt.Sprintf("clean=%v", clean), func(t *testing.T) {
-			d := newDisk(3)
-			r := newRig(t, d, storage.Immediate, func(c *Config) { c.MaxIndexNum = 62 })
-			r.also = true
-			fill := func(n int) {
-				for range n {
-					require.NoError(t, r.send(queueN(n%3), 200))
+	for _, again := range []int{0, 10} {
+		for i := range 4 {
+			clean, more, files := i&1 == 0, 15+i/2*30, 2+i/2 // perhaps with an empty file between them
+			t.Run(fmt.Sprintf("again=%d/more=%d/clean=%v", again, more, clean), func(t *testing.T) {
+				d := newDisk(3)
+				r := newRig(t, d, storage.Immediate, func(c *Config) { c.MaxIndexNum = 62 })
+				r.also = true
+				fill := func(n int) {
+					for range n {
+						require.NoError(t, r.send(queueN(n%3), 200))
+					}
 				}
-			}
-			fill(20)
-			require.NoError(t, r.s.flushDerived(true))
-			fill(15)
-			require.Len(t, r.s.keys.files, 2, "the second made for keys that are in memory")
-			r.kill(d)
-			r.apacheRecovers(19)
-			if clean {
-				require.NoError(t, r.fs.Remove(r.s.path.abort))
-			}
-			r.start()
-			r.verify()
-			fill(40)
-			r.verify()
-			r.stop()
-			report, err := Examine(t.Context(), examination(r.fs, r.dir))
-			require.NoError(t, err)
-			require.Zero(t, report.Damaged(), findings(report))
-			r.start()
-			r.verify()
-		})
+				fill(20)
+				require.NoError(t, r.s.flushDerived(true))
+				fill(more)
+				require.Len(t, r.s.keys.files, files, "those behind the first are made for keys that are in memory")
+				path := r.s.keys.files[files-1].Path
+				r.kill(d)
+				if again > 0 {
+					f, err := indexfile.Open(r.fs, path, r.s.keys.size)
+					require.NoError(t, err)
+					f.H.BeginAt, f.H.EndAt = r.sent[19-again].pos, r.sent[19-again].pos
+					require.NoError(t, f.PutHeader())
+					require.NoError(t, f.Flush())
+					require.NoError(t, f.Close())
+				}
+				r.apacheRecovers(19 - again)
+				if clean {
+					require.NoError(t, r.fs.Remove(r.s.path.abort))
+				}
+				r.start()
+				r.verify()
+				fill(40)
+				r.verify()
+				r.stop()
+				report, err := Examine(t.Context(), examination(r.fs, r.dir))
+				require.NoError(t, err)
+				require.Zero(t, report.Damaged(), findings(report))
+				r.start()
+				r.verify()
+			})
+		}
 	}
 }
