@@ -355,7 +355,7 @@ public final class Mqadmin {
     }
 
     private static void await(String what, String[] last, BooleanSupplier done) throws Exception {
-        long until = System.nanoTime() + 60_000_000_000L;
+        long until = System.nanoTime() + 240_000_000_000L;
         while (!done.getAsBoolean()) {
             if (System.nanoTime() > until) {
                 throw new IllegalStateException(what + "\n" + last[0]);
@@ -367,7 +367,7 @@ public final class Mqadmin {
     /** Runs one command and returns what it printed, with how it ended. */
     private static String run(Side side, String command) {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        String[] end = {"no end within 60 s"};
+        String[] end = {"no end within 240 s"};
         Thread t = new Thread(() -> {
             try {
                 forget();
@@ -386,7 +386,7 @@ public final class Mqadmin {
             System.setProperty("rocketmq.namesrv.addr", side.namesrv);
             t.setDaemon(true);
             t.start();
-            t.join(60_000);
+            t.join(240_000);
             to.flush();
             return bytes.toString("UTF-8") + "\n" + end[0] + "\n";
         } catch (Exception e) {
