@@ -22,7 +22,7 @@ const (
 	cpIndexAt    = 2048
 	cpIndexSum   = 2056 // complement of cpIndexAt: tells it from zeros
 	cpIndexUsed  = 2064 // 1 when the key index has files
-	cpIndexLast  = 2072 // name of its last file, a number; 0: none, or unknown
+	cpIndexLast  = 2072 // name of its last file with keys, a number; 0: none, or unknown
 	cpQueues     = 2080 // how many queues have files
 	cpQueuesHash = 2088 // sum of the hashes of their names
 	cpQueuesSum  = 2096 // complement of the two, one xor the other
@@ -53,7 +53,8 @@ type checkpointFields struct {
 	confirm               int64
 	// indexAt is the position below which all keys are durable; -1 unknown.
 	indexAt int64
-	// indexUsed: the key index had files; indexLast is the name of the last.
+	// indexUsed: the key index had files; indexLast is the name of the
+	// last with keys.
 	indexUsed bool
 	indexLast int64
 	// queues is how many queues there were, -1 unknown, and queuesHash the sum of

@@ -62,7 +62,7 @@ type keyIndex struct {
 	mark      atomic.Int64 // below it keys are durable, as the checkpoint says
 	// flushBytes is keyFlushBytes; tests lower it.
 	flushBytes int64
-	last       int64 // name of the last file, as the checkpoint says
+	last       int64 // name of the last file with keys, as the checkpoint says
 
 	wake chan struct{}
 }
@@ -344,12 +344,14 @@ func (k *keyIndex) flush(upTo, t int64, force bool) error {
 	return k.s.cp.setIndexAt(upTo)
 }
 
-// noteLast writes the name of the last file into the checkpoint. filesMu is
-// held.
+// noteLast writes the name of the last file with keys into the checkpoint: Apache's
+// broker deletes that first, and may keep empty ones behind it. filesMu is held.
 func (k *keyIndex) noteLast() error {
 	k.last = 0
-	if n := len(k.files); n > 0 {
-		k.last = fileNumber(k.files[n-1])
+	for i := len(k.files) - 1; i >= 0 && k.last == 0; i-- {
+		if k.files[i].H.Count > 1 {
+			k.last = fileNumber(k.files[i])
+		}
 	}
 	return k.s.cp.set(cpIndexLast, k.last)
 }
@@ -399,7 +401,7 @@ func (k *keyIndex) load(r *recovery) (message.Position, error) {
 			return 0, err
 		}
 	}
-	if apart, err := k.dropOverlap(); err != nil {
+	if apart, err := k.dropOverlaps(); err != nil {
 		return 0, err
 	} else if !apart {
 		known, whole = -1, false
@@ -569,30 +571,6 @@ func (k *keyIndex) setAside(names []string, size int64) error {
 	return errors.Join(k.s.fs.SyncDir(aside), k.s.fs.SyncDir(k.dir))
 }
 
-// dropOverlap removes the files from the first one on that begins before the one in front of it ends, and then
-// says false: an Apache broker that recovered made keys again that were there already.
-func (k *keyIndex) dropOverlap() (apart bool, err error) {
-	end := message.Position(0)
-	for i, f := range k.files {
-		if f.H.Count <= 1 {
-			continue
-		}
-		if f.H.BeginAt >= end {
-			end = f.H.EndAt
-			continue
-		}
-		k.s.p.Logger.Warn("a file of the key index has keys that the one in front of it has, too; it and those after it are made again from the log", "file", f.Path)
-		for _, f := range k.files[i:] {
-			if err := k.remove(f); err != nil {
-				return false, err
-			}
-		}
-		k.files = k.files[:i]
-		return false, nil
-	}
-	return true, nil
-}
-
 // repair keeps of the files what is known to be durable.
 func (k *keyIndex) repair(r *recovery, known message.Position) error {
 	for i := len(k.files) - 1; i >= 0; i-- {
@@ -632,11 +610,8 @@ func (k *keyIndex) cut(pos message.Position) error {
 	if err != nil {
 		return err
 	}
-	if k.mark.Load() > int64(pos) { // what comes to stand there has no durable keys
-		k.mark.Store(int64(pos))
-		if err := errors.Join(k.s.cp.setIndexAt(int64(pos)), k.s.cp.sync()); err != nil {
-			return err
-		}
+	if err := k.lowerMark(pos); err != nil { // what comes to stand there has no durable keys
+		return err
 	}
 	k.filesMu.Lock()
 	defer k.filesMu.Unlock()

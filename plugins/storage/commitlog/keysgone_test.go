@@ -1,9 +1,13 @@
 package commitlog
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,7 +39,7 @@ func (r *rig) apacheRecovers(from int) {
 		var prev *indexfile.Header
 		if last != nil {
 			prev = &last.H
-			defer last.Close()
+			require.NoError(r.t, errors.Join(last.PutHeader(), last.Flush(), last.Close()))
 		}
 		f, err := indexfile.Create(r.fs, filepath.Join(r.s.path.index, name), size, prev)
 		require.NoError(r.t, err)
@@ -146,25 +150,191 @@ func TestKeysBehindAFileThatIsNotFull(t *testing.T) {
 				path := r.s.keys.files[files-1].Path
 				r.kill(d)
 				if again > 0 {
-					f, err := indexfile.Open(r.fs, path, r.s.keys.size)
-					require.NoError(t, err)
-					f.H.BeginAt, f.H.EndAt = r.sent[19-again].pos, r.sent[19-again].pos
-					require.NoError(t, f.PutHeader())
-					require.NoError(t, f.Flush())
-					require.NoError(t, f.Close())
+					r.edited(path, func(f *indexfile.File) { f.H.BeginAt, f.H.EndAt = r.sent[19-again].pos, r.sent[19-again].pos })
 				}
 				r.apacheRecovers(19 - again)
 				if clean {
 					require.NoError(t, r.fs.Remove(r.s.path.abort))
 				}
+				behind := r.indexFiles(files - 1)
 				r.start()
 				r.verify()
+				if clean {
+					require.Equal(t, behind, r.indexFiles(files-1), "what Apache's broker wrote stays as it is")
+				}
 				fill(40)
 				r.verify()
 				r.stop()
 				report, err := Examine(t.Context(), examination(r.fs, r.dir))
 				require.NoError(t, err)
 				require.Zero(t, report.Damaged(), findings(report))
+				r.start()
+				r.verify()
+			})
+		}
+	}
+}
+
+// editCheckpoint changes fields of the checkpoint while no store is open.
+func (r *rig) editCheckpoint(fields map[int]int64) {
+	r.t.Helper()
+	f, err := r.fs.OpenFile(r.s.path.checkpoint, openRW, 0)
+	require.NoError(r.t, err)
+	for off, v := range fields {
+		_, err := f.WriteAt(binary.BigEndian.AppendUint64(nil, uint64(v)), int64(off))
+		require.NoError(r.t, err)
+	}
+	require.NoError(r.t, errors.Join(f.Sync(), f.Close()))
+}
+
+// indexFiles are the files of the key index from the one with number from on: what
+// their bytes hash to, by name.
+func (r *rig) indexFiles(from int) map[string]string {
+	r.t.Helper()
+	names, err := r.fs.List(r.s.path.index)
+	require.NoError(r.t, err)
+	out := map[string]string{}
+	for _, name := range names[from:] {
+		f, err := r.fs.OpenFile(filepath.Join(r.s.path.index, name), openRead, 0)
+		require.NoError(r.t, err)
+		b := make([]byte, r.s.keys.size.FileSize())
+		_, err = f.ReadAt(b, 0)
+		require.NoError(r.t, errors.Join(err, f.Close()))
+		out[name] = fmt.Sprintf("%x", sha256.Sum256(b))
+	}
+	return out
+}
+
+// edited changes a file of the key index while no store is open.
+func (r *rig) edited(path string, change func(f *indexfile.File)) {
+	r.t.Helper()
+	f, err := indexfile.Open(r.fs, path, r.s.keys.size)
+	require.NoError(r.t, err)
+	change(f)
+	require.NoError(r.t, errors.Join(f.PutHeader(), f.Flush(), f.Close()))
+}
+
+// Files that overlap in other ways than one killed broker leaves behind: keys that only
+// one of them has are kept or made again.
+func TestKeysThatOverlap(t *testing.T) {
+	// file is the messages from one on to below another.
+	type file struct{ from, to int }
+	for name, c := range map[string]struct {
+		files []file
+		// lies is the number of messages that the header of the first claims and that are not there.
+		lies int
+		same []int // files that stay as they are
+	}{
+		"of two files":              {files: []file{{0, 15}, {15, 25}, {10, 35}, {35, 45}}, same: []int{2, 3}},
+		"of all in front":           {files: []file{{5, 15}, {15, 25}, {0, 30}, {30, 45}}, same: []int{2, 3}},
+		"inside, last":              {files: []file{{0, 30}, {10, 20}}},
+		"inside, a key lacks":       {files: []file{{0, 31}, {10, 30}}}, // of two of the last message
+		"inside, others go on":      {files: []file{{0, 20}, {10, 15}, {20, 30}, {30, 45}}, same: []int{2, 3}},
+		"inside, others behind":     {files: []file{{0, 20}, {10, 15}, {15, 30}, {30, 45}}, same: []int{2, 3}},
+		"to the same end, last":     {files: []file{{0, 30}, {10, 30}}},
+		"to the same end, others":   {files: []file{{0, 30}, {10, 30}, {30, 45}}, same: []int{1, 2}},
+		"one after the other":       {files: []file{{0, 20}, {10, 30}, {25, 45}}, same: []int{2}},
+		"with a hole":               {files: []file{{0, 20}, {10, 30}, {30, 45}}, lies: 15},
+		"with a hole, one in front": {files: []file{{0, 10}, {10, 30}, {20, 35}, {35, 45}}, lies: 15},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDisk(4)
+			r := newRig(t, d, storage.Immediate, func(c *Config) { c.MaxIndexNum = 62 })
+			r.also = true
+			for n := range 45 {
+				require.NoError(t, r.send(queueN(n%3), 200))
+			}
+			require.NoError(t, r.s.flushDerived(true))
+			r.kill(d)
+			names, err := r.fs.List(r.s.path.index)
+			require.NoError(t, err)
+			for _, name := range names {
+				require.NoError(t, r.fs.Remove(filepath.Join(r.s.path.index, name)))
+			}
+			names = names[:0]
+			liar := slices.IndexFunc(c.files, func(f file) bool { return f.to-f.from > c.lies })
+			for i, part := range c.files {
+				name := fmt.Sprintf("2999010100%07d", i)
+				names = append(names, name)
+				f, err := indexfile.Create(r.fs, filepath.Join(r.s.path.index, name), r.s.keys.size, nil)
+				require.NoError(t, err)
+				for _, x := range r.sent[part.from:part.to] {
+					var v message.View
+					require.NoError(t, message.Parse(x.bytes, &v))
+					_, keys := r.s.deriver.Derive(&v, nil, nil, nil)
+					for _, k := range keys {
+						if f.Full() {
+							break
+						}
+						require.NoError(t, f.Reserve(1))
+						require.NoError(t, f.Put(k))
+					}
+				}
+				require.NoError(t, errors.Join(f.PutHeader(), f.Flush(), f.Close()))
+			}
+			if c.lies > 0 {
+				r.edited(filepath.Join(r.s.path.index, names[liar]), func(f *indexfile.File) {
+					h := f.H
+					_, err := f.Cut(r.sent[c.files[liar].to-c.lies].pos)
+					require.NoError(t, err)
+					f.H.EndAt, f.H.EndTime = h.EndAt, h.EndTime
+				})
+			}
+			require.NoError(t, r.fs.Remove(r.s.path.abort))
+			r.editCheckpoint(map[int]int64{cpIndexLast: 0, cpIndexAt: int64(r.sent[12].pos), cpIndexSum: ^int64(r.sent[12].pos)})
+			before := r.indexFiles(0)
+			r.start()
+			r.verify()
+			after := r.indexFiles(0)
+			for _, i := range c.same {
+				require.Equal(t, before[names[i]], after[names[i]], "file %d of %v", i, c.files)
+			}
+			r.stop()
+			report, err := Examine(t.Context(), examination(r.fs, r.dir))
+			require.NoError(t, err)
+			require.Zero(t, report.Damaged(), findings(report))
+			r.start()
+			r.verify()
+		})
+	}
+}
+
+// An empty file that was made ahead outlives the last one with keys: Apache's broker
+// deletes that one, which is younger than its checkpoint, and keeps the empty one.
+func TestKeysInFrontOfAnEmptyFile(t *testing.T) {
+	for _, from := range []int{20, 23} { // where Apache's recovery begins
+		for _, clean := range []bool{true, false} {
+			t.Run(fmt.Sprintf("from=%d/clean=%v", from, clean), func(t *testing.T) {
+				d := newDisk(3)
+				r := newRig(t, d, storage.Immediate, func(c *Config) { c.MaxIndexNum = 62 })
+				r.also = true
+				fill := func(n int) {
+					for range n {
+						require.NoError(t, r.send(queueN(n%3), 200))
+					}
+				}
+				fill(20)
+				require.NoError(t, r.s.keys.reserve(50)) // of a batch that is not stored in the end
+				require.NoError(t, r.s.flushDerived(true))
+				r.s.keys.giveBack(50)
+				fill(5)
+				_, err := r.s.keys.drain()
+				require.NoError(t, err)
+				require.Len(t, r.s.keys.files, 2)
+				require.Equal(t, int32(51), r.s.keys.files[0].H.Count)
+				require.Equal(t, int32(1), r.s.keys.files[1].H.Count)
+				r.kill(d)
+				r.apacheRecovers(from)
+				names, err := r.fs.List(r.s.path.index)
+				require.NoError(t, err)
+				require.Len(t, names, 1, "the empty one")
+				if clean {
+					require.NoError(t, r.fs.Remove(r.s.path.abort))
+				}
+				r.start()
+				r.verify()
+				fill(40)
+				r.stop()
 				r.start()
 				r.verify()
 			})
