@@ -69,7 +69,7 @@ func (p *program) messageQuery() *cobra.Command {
 
     --id ID                        an id: of a record, which names the broker and the place, or with --topic the
                                    unique key that the producer gave the message
-    --topic T --key KEY            a key, or part of a list of keys, of messages stored in a time
+    --topic T --key KEY            a key, or part of a list of keys, of messages stored in a time; the newest, up to --max
     --topic T --queue N --offset N a place in a queue, on all brokers of the topic or on --broker, and what follows up to --max
     --topic T --from TIME --to TIME  what was stored in a time, in all queues or in --queue
 
@@ -201,8 +201,13 @@ func (q *messageQuery) run(ctx context.Context, c *adminclient.Client) error {
 		return cmp.Or(cmp.Compare(a.StoreTime, b.StoreTime), strings.Compare(a.Broker, b.Broker), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Offset, b.Offset))
 	})
 	out := found{Failures: adminclient.FailuresOf(failed)}
-	if len(ms) > int(q.most) {
-		ms, out.More = ms[:q.most], q.by != byOffset || q.most > 1
+	if most := int(q.most); len(ms) > most {
+		out.More = q.by != byOffset || most > 1
+		if q.newest() {
+			ms = ms[len(ms)-most:]
+		} else {
+			ms = ms[:most]
+		}
 	}
 	out.Messages = append([]shownMessage{}, ms...)
 	if len(ms) == 0 && !q.out.json() {
@@ -216,6 +221,10 @@ func (q *messageQuery) run(ctx context.Context, c *adminclient.Client) error {
 	}
 	return failed
 }
+
+// newest says which of too many messages are shown: a broker gives the newest that have
+// a key, and from an offset or a time on what comes first.
+func (q *messageQuery) newest() bool { return q.by == byKey || q.by == byID }
 
 // nothing says what was not found.
 func (q *messageQuery) nothing() error {
@@ -493,7 +502,11 @@ func (q *messageQuery) print(g *page, out *found) {
 	}
 	if out.More {
 		g.part()
-		g.line("there are more; --max shows them")
+		if q.newest() {
+			g.line("there are older ones; --max shows them")
+		} else {
+			g.line("there are more; --max shows them")
+		}
 	}
 }
 
