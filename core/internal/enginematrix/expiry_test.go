@@ -15,7 +15,8 @@ import (
 
 // testKeyQueries is BC-20: keys with the same hash, longer ones, doubled ones and
 // those of another topic are told apart, as soon as their message is acknowledged;
-// the bounds of the time belong to the range; what expired is not there.
+// the bounds of the time belong to the range; of more than are asked for the newest come
+// in the order of the log; what expired is not there.
 func testKeyQueries(t *testing.T, w *world) {
 	w.topic("T", 1)
 	w.topic("other", 1)
@@ -53,9 +54,25 @@ func testKeyQueries(t *testing.T, w *world) {
 			require.Equal(t, x.found, len(got) == 1, "stored at %d, asked from %d to %d: %q", at, x.from, x.to, got)
 		}
 	}
+	// Of more than are asked for the newest come, the oldest of them first.
+	for i := range 5 {
+		w.send(enginetest.Message{Topic: "T", Body: fmt.Sprint("many ", i), Properties: enginetest.Props("KEYS", "many")})
+	}
+	newest := func() {
+		t.Helper()
+		r := w.c.Do(command.ReqQueryMessage, (&command.QueryMessageRequest{Topic: []byte("T"), Key: []byte("many"), MaxNum: 3, EndTimestamp: 1 << 60}).Append, nil)
+		require.Zero(t, r.Code, r.Remark)
+		var got []string
+		for _, v := range r.Records() {
+			got = append(got, string(v.Body))
+		}
+		require.Equal(t, []string{"many 2", "many 3", "many 4"}, got)
+	}
 	check()
+	newest()
 	w.kill(memfs.KeepAll)
 	check()
+	newest()
 
 	w.fill("other", 2*segment)
 	w.send(enginetest.Message{Topic: "T", Body: "new", Properties: enginetest.Props("KEYS", "Aa order1", "UNIQ_KEY", "U9")})
