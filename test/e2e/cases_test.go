@@ -150,8 +150,9 @@ func TestAdvertisedAddress(t *testing.T) {
 // (20 s), also behind 999 messages of other tags. It is to take less than a second. How
 // long it takes by the clock says as much about the machine as about the broker; so what
 // is counted are questions that the broker answered meanwhile, one every 20 ms at most:
-// when it or the machine stands still, so do they. The engine's tests of that name have a
-// clock of their own and no tolerance at all.
+// when it or the machine stands still, so do they. Where all but who asks stood still, the
+// next message comes in time: only two late ones in a row are the broker's doing. The
+// engine's tests of that name have a clock of their own and no tolerance at all.
 func TestIdleLatency(t *testing.T) {
 	t.Parallel()
 	if harness.Long() {
@@ -198,8 +199,8 @@ func idleLatency(t *testing.T, n *harness.Node, rounds, every int) {
 	harness.Until(t, 60*time.Second, "the groups are balanced", func() bool { return got("first") })
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	// round gives the questions that were answered until the groups had a message.
-	round := func(key string, before func()) (asked int) {
+	// once gives the questions that were answered until the groups had a message.
+	once := func(key string, before func()) (asked int) {
 		<-pause.C
 		pause.Reset(rand.N(300 * time.Millisecond))
 		before()
@@ -211,9 +212,17 @@ func idleLatency(t *testing.T, n *harness.Node, rounds, every int) {
 			_, _, err := c.Range(topic, 0)
 			require.NoError(t, err)
 			asked++
-			require.Less(t, asked, tooMany, "questions answered since %s was sent", key)
 			return false
 		})
+		return asked
+	}
+	round := func(key string, before func()) int {
+		asked := once(key, before)
+		if asked >= tooMany {
+			t.Logf("%d questions answered since %s was sent", asked, key)
+			asked = once(key+"-again", before)
+			require.Less(t, asked, tooMany, "questions answered since %s-again was sent; the one before was late, too", key)
+		}
 		return asked
 	}
 	worst, behind := 0, 0
