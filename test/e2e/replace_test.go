@@ -27,7 +27,7 @@ import (
 func TestReplaceBroker(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	store, port := filepath.Join(dir, "store"), harness.FreePort(t)
+	store, port := filepath.Join(dir, "store"), harness.FreePortWithVIP(t)
 	apachetest.Unpack(t, filepath.Join(apacheStores, "5.3.3-clean.tar.gz"), store)
 	names := harness.New(t, harness.Options{Role: "namesrv"})
 	conf := filepath.Join(dir, "broker.conf")
@@ -75,6 +75,7 @@ func TestReplaceBroker(t *testing.T) {
 			}
 		})
 		harness.Until(t, 3*time.Minute, "the broker is ready", func() bool {
+			require.Empty(t, ended, "the broker ended before it was ready")
 			return exec.Command(binary, "health", "--admin-listen", admin).Run() == nil
 		})
 		awaitRoute(t, names.Addr, "golden_plain")
