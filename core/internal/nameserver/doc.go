@@ -9,10 +9,10 @@
 // (requests 100 to 102) is, in kvConfig.json with RocketMQ's text.
 //
 // The rules are those of RocketMQ's RouteInfoManager, with two differences. A
-// close is compared with the connection that registered last: the late end of
-// an old connection does not remove what a newer one registered. And a
-// heartbeat or data version query over a new connection moves the registration
-// to it, for the same reason.
+// close is compared with the youngest connection that registered: the late end of
+// an old connection does not remove what a newer one registered, not even when a
+// registration over the old one is taken after that. And a heartbeat or data version
+// query over a new connection moves the registration to it, for the same reason.
 //
 // # Cost of a route query
 //

@@ -150,6 +150,7 @@ func TestCloseComparesIncarnations(t *testing.T) {
 			old, young, c := open(t, s), open(t, s), open(t, s)
 			old.register(masterA)
 			do(young)
+			do(old) // what was sent before, taken late
 			old.close()
 			require.NotNil(t, c.route("A"))
 			young.close()

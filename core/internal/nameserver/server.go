@@ -40,7 +40,8 @@ type Server struct {
 	props func() []byte
 	alter func([]byte) (string, error)
 
-	brokers atomic.Int64 // sessions that registered one
+	opened  atomic.Uint64 // sessions so far
+	brokers atomic.Int64  // sessions that registered one
 	// large is a place for each large registration that may be decoded at a
 	// time: a compressed one needs many times the memory of its frame.
 	large chan struct{}

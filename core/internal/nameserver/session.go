@@ -9,7 +9,9 @@ import (
 
 type handler struct{ s *Server }
 
-func (h handler) Opened(p transport.Peer) transport.Session { return &session{server: h.s, peer: p} }
+func (h handler) Opened(p transport.Peer) transport.Session {
+	return &session{server: h.s, peer: p, number: h.s.opened.Add(1)}
+}
 
 // Settle has nothing to do: requests are answered when they arrive.
 func (handler) Settle() {}
@@ -19,7 +21,8 @@ func (handler) Settle() {}
 type session struct {
 	server *Server
 	peer   transport.Peer
-	broker bool // a broker was registered through it
+	number uint64 // grows with each that is opened
+	broker bool   // a broker was registered through it
 }
 
 // work is what one call of Arrived needs.

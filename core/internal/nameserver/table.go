@@ -56,6 +56,16 @@ type member struct {
 	owner              *session // whose end removes the member
 }
 
+// heard notes a sign of life that came through s. The registration is that of the youngest
+// session: a broker that changes its connection closes the old one, and what was sent over
+// that may be taken late.
+func (m *member) heard(now time.Time, s *session) {
+	m.seen = now
+	if m.owner == nil || s.number > m.owner.number {
+		m.owner = s
+	}
+}
+
 // topic is one entry of the table of topics.
 type topic struct {
 	queues atomic.Pointer[[]queue] // by broker name, never empty; replaced, never changed
@@ -116,8 +126,8 @@ func (t *table) register(r *registration) (command.RegisterBrokerResponse, error
 	}
 	m, fresh := t.join(g, r)
 	changed := fresh || m.version != version
-	m.version = version
-	m.seen, m.timeout, m.owner = t.clock.Now(), t.expiry(), r.owner
+	m.version, m.timeout = version, t.expiry()
+	m.heard(t.clock.Now(), r.owner)
 	if r.HeartbeatTimeoutMillis > 0 {
 		m.timeout = time.Duration(min(r.HeartbeatTimeoutMillis, maxTimeout.Milliseconds())) * time.Millisecond
 	}
@@ -341,7 +351,7 @@ func (t *table) remove(why string, match func(g *group, id int64, m *member) boo
 }
 
 // touch notes a sign of life and moves the registration to the session it came
-// from. version is what is known of the broker.
+// from, unless that is the older one. version is what is known of the broker.
 func (t *table) touch(b command.BrokerID, s *session) (version command.DataVersion, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -351,7 +361,7 @@ func (t *table) touch(b command.BrokerID, s *session) (version command.DataVersi
 	}
 	for _, m := range g.members {
 		if m.addr == b.BrokerAddr {
-			m.seen, m.owner = t.clock.Now(), s
+			m.heard(t.clock.Now(), s)
 			return m.version, true
 		}
 	}
