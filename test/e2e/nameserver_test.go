@@ -35,8 +35,8 @@ func TestNameServerKilled(t *testing.T) {
 		ns.Start()
 		began := time.Now()
 		awaitRoute(t, ns.Addr, topic)
-		// Within two seconds by core/internal/register: TestLostWithoutAWord; here machines may
-		// be slow, but a broker that waits for a time-out takes longer.
+		// A process that is killed closes its connections; one that is lost without a word is
+		// TestSilentOverTCP of core/internal/register.
 		require.Less(t, time.Since(began), 10*time.Second)
 	}
 

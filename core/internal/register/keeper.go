@@ -37,12 +37,16 @@ type keeper struct {
 	// Of run alone.
 	link  *rpc.Client
 	since time.Time // when link was made
-	tried time.Time // when the last attempt to connect began
-	pause time.Duration
-	took  time.Duration       // the last registration
-	wait  time.Duration       // for the answer to a registration; see call
-	due   time.Time           // of the next registration; until then the name server is only asked
-	known command.DataVersion // what was registered last
+	// former are links that others took the place of while something was under way there;
+	// see retire.
+	former []*sent
+	tried  time.Time // when the last attempt to connect began
+	pause  time.Duration
+	took   time.Duration       // the last registration
+	asked  time.Duration       // how long the last answer to ask took
+	wait   time.Duration       // for the answer to a registration; see call
+	due    time.Time           // of the next registration; until then the name server is only asked
+	known  command.DataVersion // what was registered last
 }
 
 // run ends when ctx does.
@@ -63,6 +67,9 @@ func (k *keeper) run(ctx context.Context) {
 		case now := <-k.resolved:
 			k.follow(ctx, now)
 		case <-kick:
+			if k.r.wanted.Load() == k.covered {
+				continue // by a registration that was due anyhow
+			}
 			k.due = time.Time{}
 			// Changes of a large table come faster than it can be sent: at least
 			// half of the time is for others.
@@ -113,8 +120,6 @@ func (k *keeper) round(ctx context.Context) time.Duration {
 	covers, from := k.r.wanted.Load(), k.r.p.Clock.Now()
 	err := k.register(ctx)
 	for errors.Is(err, errLost) && ctx.Err() == nil {
-		// Perhaps it is only that slow: the next one has more time.
-		k.wait = min(4*k.wait, k.r.p.Timeout)
 		covers, from = k.r.wanted.Load(), k.r.p.Clock.Now()
 		err = k.register(ctx)
 	}
@@ -137,9 +142,11 @@ func (k *keeper) round(ctx context.Context) time.Duration {
 	return k.nextPause()
 }
 
-// use makes l the connection, over which everything is to be registered.
+// use makes l the connection, over which everything is to be registered. That may take
+// longer than before: a name server that returned has all brokers at once.
 func (k *keeper) use(l *rpc.Client) {
 	k.link, k.since, k.due = l, k.r.p.Clock.Now(), time.Time{}
+	k.wait = min(max(k.wait, firstPatience), k.r.p.Timeout)
 }
 
 // ask tells whether the name server forgot what was registered last. A name server that
@@ -153,9 +160,12 @@ func (k *keeper) ask(ctx context.Context) (forgotten bool, err error) {
 		return false, err
 	}
 	id := command.QueryDataVersionRequest{BrokerID: brokerID(k.r.p.Identity())}
-	ctx, cancel := context.WithTimeout(ctx, k.r.p.Timeout)
-	defer cancel()
-	r, err := k.call(ctx, request{code: command.ReqQueryDataVersion, fill: id.Append, body: body, patience: askPatience, known: true})
+	from := k.r.p.Clock.Now()
+	r, err := k.call(ctx, request{
+		code: command.ReqQueryDataVersion, fill: id.Append, body: body, patience: min(max(2*k.asked, askPatience), firstPatience),
+		moves: func(time.Duration) bool { return k.r.wanted.Load() != k.covered },
+	})
+	k.asked = max(k.r.p.Clock.Now().Sub(from), 0)
 	switch {
 	case errors.Is(err, errLost):
 		return true, nil
@@ -242,11 +252,17 @@ func (k *keeper) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
-	defer cancel()
-	r, err := k.call(ctx, request{code: command.ReqRegisterBroker, fill: head.Append, body: body, patience: k.wait})
-	if err != nil || p.Answered == nil {
+	settled := k.settled()
+	r, err := k.call(ctx, request{
+		code: command.ReqRegisterBroker, fill: head.Append, body: body, patience: k.wait, grows: true,
+		moves: func(waited time.Duration) bool { return waited >= max(4*k.took, firstPatience) },
+	})
+	if err != nil {
 		return err
+	}
+	k.retire(settled)
+	if p.Answered == nil {
+		return nil
 	}
 	var resp command.RegisterBrokerResponse
 	if err := resp.Decode(&r.Header); err != nil {
@@ -268,7 +284,7 @@ func brokerID(id Identity) command.BrokerID {
 	return command.BrokerID{BrokerName: id.Name, BrokerAddr: id.Addr, ClusterName: id.Cluster, BrokerID: id.ID}
 }
 
-// leave unregisters and closes the connection.
+// leave unregisters and closes the connections.
 func (k *keeper) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), unregisterTimeout)
 	defer cancel()
@@ -280,5 +296,6 @@ func (k *keeper) leave() {
 		}
 		_ = k.link.Close() // an error says that it is closed already
 	}
+	k.retire(k.former)
 	k.report(ctx, left, nil)
 }

@@ -252,15 +252,21 @@ func (s scriptSession) Arrived(in []command.Frame) {
 	if h.Code == command.ReqRegisterBroker {
 		s.s.asked.Add(1)
 	}
-	if s.s.delay > 0 {
-		<-time.After(s.s.delay)
+	code, opaque := h.Code, h.Opaque
+	if s.s.delay == 0 {
+		s.answer(code, opaque)
+		return
 	}
+	time.AfterFunc(s.s.delay, func() { s.answer(code, opaque) }) // who sends never waits
+}
+
+func (s scriptSession) answer(request, opaque int32) {
 	code := s.s.code.Load()
 	if code < 0 {
 		return
 	}
-	w := command.Begin(nil, command.JSON, code, h.Opaque, command.FlagResponse)
-	if h.Code == command.ReqQueryDataVersion {
+	w := command.Begin(nil, command.JSON, code, opaque, command.FlagResponse)
+	if request == command.ReqQueryDataVersion {
 		(&command.QueryDataVersionResponse{}).Append(&w)
 	}
 	w.Remark("as the script says")
